@@ -7,14 +7,21 @@
 #include "base/check.h"
 #include "compression/device_codec_entry.h"
 #include "compression/wire.h"
+#include "kernels/cuda/cuda_lanes.h"
 #include "kernels/cuda/device_memory.h"
 #include "kernels/cuda/error_sums.cuh"
 #include "kernels/cuda/kernels.cuh"
 #include "kernels/cuda/quantize.cuh"
+#include "kernels/tensor_lanes.h"
 
 namespace swarmline {
 namespace {
 
+using kernels::ArrivingTensors;
+using kernels::Lane;
+using kernels::LaneMemoryKind;
+using kernels::LeavingTensor;
+using kernels::LeavingTensors;
 using kernels::StochasticKey;
 using kernels::cuda::checked;
 using kernels::cuda::DeviceMemory;
@@ -67,13 +74,104 @@ class DeviceStopwatch {
   cudaEvent_t end_ = nullptr;
 };
 
+// A wire buffer as it lies in the device's memory: where its header belongs, a flag that kernels
+// set, and the tiles. So one copy brings both to the host.
+struct WirePlace {
+  DeviceAddress at;
+  std::uint32_t* non_finite() const { return reinterpret_cast<std::uint32_t*>(at); }
+  std::byte* tiles() const { return at + kWireHeaderBytes; }
+  std::uint16_t* halves(const Tile& tile) const {
+    return reinterpret_cast<std::uint16_t*>(at + tile.at);
+  }
+  Result<void> clear_flag() const {
+    return checked(cudaMemsetAsync(at, 0, kWireHeaderBytes, kDefaultStream), "clearing a flag");
+  }
+};
+
+Result<void> write_tiles(const WirePlace& wire, const WireHeader& header, const float* values,
+                         const StochasticKey* key) {
+  constexpr const char* kWhat = "encoding a tensor";
+  if (const auto spec = quant_spec(header.codec)) {
+    return checked(
+        kernels::cuda::quantize_wire(*spec, kernels::FloatKind::kF32, values, header.elements, key,
+                                     wire.tiles(), wire.non_finite(), kDefaultStream),
+        kWhat);
+  }
+  for (Tile tile; next_tile(header, tile);)
+    SWARMLINE_TRY(checked(narrow(header.codec.kind, values + tile.first, wire.halves(tile),
+                                 tile.elements, wire.non_finite()),
+                          kWhat));
+  return {};
+}
+
+Result<void> read_tiles(const WirePlace& wire, const WireHeader& header, float* values) {
+  constexpr const char* kWhat = "decoding a tensor";
+  if (const auto spec = quant_spec(header.codec)) {
+    return checked(kernels::cuda::dequantize_wire(*spec, wire.tiles(), header.elements,
+                                                  kernels::FloatKind::kF32, values,
+                                                  wire.non_finite(), kDefaultStream),
+                   kWhat);
+  }
+  for (Tile tile; next_tile(header, tile);)
+    SWARMLINE_TRY(checked(widen(header.codec.kind, wire.halves(tile), values + tile.first,
+                                tile.elements, wire.non_finite()),
+                          kWhat));
+  return {};
+}
+
+class CudaWire final : public LeavingWire {
+ public:
+  CudaWire(std::unique_ptr<LeavingTensor> tensor, const WireHeader& header)
+      : tensor_(std::move(tensor)), header_(header) {}
+  Result<Buffer> wait() override {
+    auto wire = tensor_->wait();
+    if (!wire) return wire;
+    number_ = tensor_->number();
+    tensor_.reset();  // its place is another's from here on
+    if (wire->empty()) return wire;
+    header_.non_finite = wire->as<std::uint32_t>()[0] != 0;
+    seal_wire(header_, wire->bytes());
+    return wire;
+  }
+  double number() const override { return number_; }
+
+ private:
+  std::unique_ptr<LeavingTensor> tensor_;
+  WireHeader header_;
+  double number_ = 0;
+};
+
+// Encoded on the host; the number follows.
+class HostWire final : public LeavingWire {
+ public:
+  HostWire(Buffer wire, std::unique_ptr<LeavingWire> number)
+      : wire_(std::move(wire)), number_(std::move(number)) {}
+  Result<Buffer> wait() override {
+    auto here = number_->wait();
+    if (!here) return here;
+    return std::move(wire_);
+  }
+  double number() const override { return number_->number(); }
+
+ private:
+  Buffer wire_;
+  std::unique_ptr<LeavingWire> number_;
+};
+
 class CudaCodec final : public DeviceCodec {
  public:
-  explicit CudaCodec(int device) : device_(device) {}
+  CudaCodec(int device, std::unique_ptr<kernels::Lanes> lanes)
+      : device_(device), lanes_(std::move(lanes)) {}
   ~CudaCodec() override { cudaSetDevice(device_); }
+  Result<void> begin();
 
   Result<Buffer> encode(const CodecSpec& codec, const float* device_values, std::uint64_t n,
                         const StochasticKey* key) override;
+  Result<std::unique_ptr<LeavingWire>> begin_encode(const CodecSpec& codec,
+                                                    const float* device_values, std::uint64_t n,
+                                                    const StochasticKey* key,
+                                                    const double* number) override;
+  Result<std::unique_ptr<LeavingWire>> begin_number(const double* number) override;
   Result<void> decode(BytesView wire, float* device_out, std::uint64_t n) override;
   Result<CodecMeasurement> measure(const CodecSpec& codec, const float* device_values,
                                    std::uint64_t n, const StochasticKey* key) override;
@@ -81,67 +179,50 @@ class CudaCodec final : public DeviceCodec {
  private:
   static constexpr std::size_t kSumsRoom = 256;  // ErrorSums, then CUB's memory at its boundary
 
-  // A wire buffer as it lies in `wire_`: where its header belongs, a flag that kernels set, and the
-  // tiles. So one copy brings both to the host.
-  std::uint32_t* non_finite() const { return wire_.as<std::uint32_t>(); }
-  std::byte* tiles() const { return wire_.as<std::byte>() + kWireHeaderBytes; }
-  std::uint16_t* halves(const Tile& tile) const {
-    return reinterpret_cast<std::uint16_t*>(wire_.as<std::byte>() + tile.at);
-  }
   Result<void> choose_device() { return checked(cudaSetDevice(device_), "choosing the device"); }
   static Result<void> make_room(DeviceMemory& memory, std::size_t bytes) {
     return bytes <= memory.size() ? Result<void>() : memory.allocate(bytes);
   }
-  Result<void> clear_flag() {
-    return checked(cudaMemsetAsync(wire_.as<std::byte>(), 0, kWireHeaderBytes, kDefaultStream),
-                   "clearing a flag");
-  }
-  Result<void> write_tiles(const WireHeader& header, const float* values, const StochasticKey* key);
-  Result<void> read_tiles(const WireHeader& header, float* values);
+  Result<bool> flag_of(const WirePlace& wire);
   Result<void> there_and_back(const CodecSpec& codec, const float* values, std::uint64_t n,
                               const StochasticKey* key);
 
   const int device_;
-  DeviceMemory wire_;
+  const std::unique_ptr<kernels::Lanes> lanes_;
+  ArrivingTensors arriving_{*lanes_};
+  LeavingTensors leaving_{*lanes_};
+  // A flag of what arrives, as the host reads it.
+  std::unique_ptr<kernels::LaneMemory> flag_;
+  std::unique_ptr<kernels::LaneEvent> flagged_;
   // measure()'s.
   DeviceMemory decoded_;
   DeviceMemory sums_;
   std::bitset<2 * kCodecKinds> loaded_;  // by kind, to nearest and stochastic
 };
 
-Result<void> CudaCodec::write_tiles(const WireHeader& header, const float* values,
-                                    const StochasticKey* key) {
-  constexpr const char* kWhat = "encoding a tensor";
-  if (const auto spec = quant_spec(header.codec)) {
-    return checked(
-        kernels::cuda::quantize_wire(*spec, kernels::FloatKind::kF32, values, header.elements, key,
-                                     tiles(), non_finite(), kDefaultStream),
-        kWhat);
-  }
-  for (Tile tile; next_tile(header, tile);)
-    SWARMLINE_TRY(checked(
-        narrow(header.codec.kind, values + tile.first, halves(tile), tile.elements, non_finite()),
-        kWhat));
+Result<void> CudaCodec::begin() {
+  auto flag = lanes_->allocate(LaneMemoryKind::kHost, sizeof(std::uint32_t));
+  if (!flag) return std::unexpected(std::move(flag).error());
+  flag_ = std::move(*flag);
+  auto flagged = lanes_->make_event();
+  if (!flagged) return std::unexpected(std::move(flagged).error());
+  flagged_ = std::move(*flagged);
   return {};
 }
 
-Result<void> CudaCodec::read_tiles(const WireHeader& header, float* values) {
-  constexpr const char* kWhat = "decoding a tensor";
-  if (const auto spec = quant_spec(header.codec)) {
-    return checked(
-        kernels::cuda::dequantize_wire(*spec, tiles(), header.elements, kernels::FloatKind::kF32,
-                                       values, non_finite(), kDefaultStream),
-        kWhat);
-  }
-  for (Tile tile; next_tile(header, tile);)
-    SWARMLINE_TRY(checked(
-        widen(header.codec.kind, halves(tile), values + tile.first, tile.elements, non_finite()),
-        kWhat));
-  return {};
+Result<std::unique_ptr<LeavingWire>> CudaCodec::begin_number(const double* number) {
+  SWARMLINE_TRY(choose_device());
+  auto leaving = leaving_.claim(0);
+  if (!leaving) return std::unexpected(std::move(leaving).error());
+  SWARMLINE_TRY((*leaving)->leave(0, number));
+  return std::make_unique<CudaWire>(std::move(*leaving), WireHeader{});
 }
 
-Result<Buffer> CudaCodec::encode(const CodecSpec& codec, const float* device_values,
-                                 std::uint64_t n, const StochasticKey* key) {
+Result<std::unique_ptr<LeavingWire>> CudaCodec::begin_encode(const CodecSpec& codec,
+                                                             const float* device_values,
+                                                             std::uint64_t n,
+                                                             const StochasticKey* key,
+                                                             const double* number) {
   SWARMLINE_CHECK(is_valid(codec));
   SWARMLINE_TRY(choose_device());
   if (!runs_on_device(codec)) {
@@ -149,21 +230,38 @@ Result<Buffer> CudaCodec::encode(const CodecSpec& codec, const float* device_val
     SWARMLINE_TRY(
         checked(cudaMemcpy(values.data(), device_values, values.size(), cudaMemcpyDeviceToHost),
                 "copying a tensor to the host"));
-    return swarmline::encode(codec, values.bytes(), DType::kF32, key);
+    auto rest = begin_number(number);
+    if (!rest) return rest;
+    return std::make_unique<HostWire>(swarmline::encode(codec, values.bytes(), DType::kF32, key),
+                                      std::move(*rest));
   }
   if (key && !can_round_stochastically(codec)) key = nullptr;
-  WireHeader header{.codec = codec,
-                    .stochastic = key != nullptr,
-                    .elements = n,
-                    .payload_bytes = encoded_bytes(codec, n, DType::kF32) - kWireHeaderBytes};
-  Buffer wire(kWireHeaderBytes + header.payload_bytes);
-  SWARMLINE_TRY(make_room(wire_, wire.size()));
-  SWARMLINE_TRY(clear_flag());
-  SWARMLINE_TRY(write_tiles(header, device_values, key));
-  SWARMLINE_TRY(wire_.read(0, wire.bytes()));
-  header.non_finite = wire.as<std::uint32_t>()[0] != 0;
-  seal_wire(header, wire.bytes());
-  return wire;
+  const std::size_t bytes = encoded_bytes(codec, n, DType::kF32);
+  const WireHeader header{.codec = codec,
+                          .stochastic = key != nullptr,
+                          .elements = n,
+                          .payload_bytes = bytes - kWireHeaderBytes};
+  auto leaving = leaving_.claim(bytes);
+  if (!leaving) return std::unexpected(std::move(leaving).error());
+  const WirePlace wire{(*leaving)->device()};
+  SWARMLINE_TRY(wire.clear_flag());
+  SWARMLINE_TRY(write_tiles(wire, header, device_values, key));
+  SWARMLINE_TRY((*leaving)->leave(bytes, number));
+  return std::make_unique<CudaWire>(std::move(*leaving), header);
+}
+
+Result<Buffer> CudaCodec::encode(const CodecSpec& codec, const float* device_values,
+                                 std::uint64_t n, const StochasticKey* key) {
+  auto wire = begin_encode(codec, device_values, n, key, nullptr);
+  if (!wire) return std::unexpected(std::move(wire).error());
+  return (*wire)->wait();
+}
+
+Result<bool> CudaCodec::flag_of(const WirePlace& wire) {
+  SWARMLINE_TRY(lanes_->copy(Lane::kCompute, flag_->data(), wire.at, sizeof(std::uint32_t)));
+  SWARMLINE_TRY(lanes_->record(Lane::kCompute, *flagged_));
+  SWARMLINE_TRY(lanes_->synchronize(*flagged_));
+  return *reinterpret_cast<const std::uint32_t*>(flag_->data()) != 0;
 }
 
 Result<void> CudaCodec::decode(BytesView wire, float* device_out, std::uint64_t n) {
@@ -179,13 +277,15 @@ Result<void> CudaCodec::decode(BytesView wire, float* device_out, std::uint64_t 
   }
   SWARMLINE_TRY(check_target(*header, DType::kF32, out_bytes));
   for (Tile tile; next_tile(*header, tile);) SWARMLINE_TRY(check_hash(header->codec, tile, wire));
-  SWARMLINE_TRY(make_room(wire_, wire.size()));
-  SWARMLINE_TRY(wire_.write(0, wire));
-  SWARMLINE_TRY(clear_flag());
-  SWARMLINE_TRY(read_tiles(*header, device_out));
-  std::uint32_t flag = 0;
-  SWARMLINE_TRY(wire_.read(0, std::as_writable_bytes(std::span(&flag, 1))));
-  return check_announced(*header, DType::kF32, flag != 0);
+  const auto arrived = arriving_.bring(wire);
+  if (!arrived) return std::unexpected(arrived.error());
+  const WirePlace place{*arrived};
+  SWARMLINE_TRY(place.clear_flag());
+  SWARMLINE_TRY(read_tiles(place, *header, device_out));
+  const auto non_finite = flag_of(place);
+  SWARMLINE_TRY(arriving_.used());
+  if (!non_finite) return std::unexpected(non_finite.error());
+  return check_announced(*header, DType::kF32, *non_finite);
 }
 
 Result<void> CudaCodec::there_and_back(const CodecSpec& codec, const float* values, std::uint64_t n,
@@ -203,7 +303,6 @@ Result<CodecMeasurement> CudaCodec::measure(const CodecSpec& codec, const float*
                         "asking for the size of a workspace"));
   // Untimed: allocations, and a kernel's first launch, which loads it.
   SWARMLINE_TRY(make_room(decoded_, n * sizeof(float)));
-  SWARMLINE_TRY(make_room(wire_, encoded_bytes(codec, n, DType::kF32)));
   SWARMLINE_TRY(make_room(sums_, kSumsRoom + workspace_bytes));
 
   const std::size_t kernel = 2 * static_cast<std::size_t>(codec.kind) + (key ? 1 : 0);
@@ -229,7 +328,12 @@ Result<CodecMeasurement> CudaCodec::measure(const CodecSpec& codec, const float*
 }
 
 Result<std::unique_ptr<DeviceCodec>> make_codec(int device) {
-  return std::make_unique<CudaCodec>(device);
+  SWARMLINE_TRY(checked(cudaSetDevice(device), "choosing the device"));
+  auto lanes = kernels::cuda::make_lanes();
+  if (!lanes) return std::unexpected(std::move(lanes).error());
+  auto codec = std::make_unique<CudaCodec>(device, std::move(*lanes));
+  SWARMLINE_TRY(codec->begin());
+  return codec;
 }
 
 }  // namespace

@@ -2,10 +2,13 @@
 // decode(). Blockwise and 16-bit codecs run on the device, so that only what travels crosses to the
 // host; `none` and topk run on the host.
 //   Shapes:    n fp32 elements in the device's memory, n >= 0.
-//   Ownership: owns memory on the device for the largest wire buffer, and for what the largest
-//              measure() needs, so far.
-//   Thread:    one at a time, the device's. Work is queued on the default stream, so that it comes
-//              after what libtorch computes there; the result is there when a call returns.
+//   Ownership: owns memory on the device and page-locked memory for five wire buffers of the
+//              largest size so far (kernels/tensor_lanes.h), and for what the largest measure()
+//              needs.
+//   Thread:    one at a time, the device's; what leaves is waited for on any. Work is queued on the
+//              default stream, so that it comes after what libtorch computes there. Tensors cross
+//              beside that. The result is there when a call returns, of begin_encode() when it was
+//              waited for.
 //   Errors:    decode: those of codec.h's decode(), every checksum before anything is decoded.
 //              All: kDevice with CUDA's sentence.
 //   Bounds:    as codec.h.
@@ -19,9 +22,26 @@
 
 namespace swarmline {
 
+// A wire buffer, or nothing, with a number that was computed: on their way to the host.
+class LeavingWire {
+ public:
+  virtual ~LeavingWire() = default;
+  virtual Result<Buffer> wait() = 0;  // once; before the codec is gone
+  virtual double number() const = 0;  // after that
+};
+
 class DeviceCodec {
  public:
   virtual ~DeviceCodec() = default;
+  // encode(), of which the device does the rest by itself. `number`: in the device's memory, null:
+  // none. begin_number(): nothing else leaves; without a number it tells when all that was queued
+  // before it is done.
+  virtual Result<std::unique_ptr<LeavingWire>> begin_encode(const CodecSpec& codec,
+                                                            const float* device_values,
+                                                            std::uint64_t n,
+                                                            const kernels::StochasticKey* key,
+                                                            const double* number) = 0;
+  virtual Result<std::unique_ptr<LeavingWire>> begin_number(const double* number) = 0;
   virtual Result<Buffer> encode(const CodecSpec& codec, const float* device_values, std::uint64_t n,
                                 const kernels::StochasticKey* key = nullptr) = 0;
   virtual Result<void> decode(BytesView wire, float* device_out, std::uint64_t n) = 0;

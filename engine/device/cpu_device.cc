@@ -24,9 +24,9 @@ using SteadyClock = std::chrono::steady_clock;
 // emulated millisecond.
 constexpr unsigned long kTimerSlackNs = 1000;
 
-Result<void> run_body(const Job& job) {
+Result<void> run_part(const std::function<Result<void>()>& part) {
   try {
-    return job.body();
+    return part();
   } catch (const std::exception& error) {
     return fail(ErrorCode::kDevice, error.what());
   } catch (...) {
@@ -53,7 +53,11 @@ class CpuDevice::Worker {
     ++*queued_;
     {
       const std::lock_guard lock(mutex_);
-      jobs_.push_back({std::move(job), std::move(on_done), SteadyClock::now()});
+      jobs_.push_back({.job = std::move(job),
+                       .on_done = std::move(on_done),
+                       .submitted = SteadyClock::now(),
+                       .begun = {},
+                       .result = {}});
     }
     wake_.notify_one();
     return {};
@@ -68,8 +72,9 @@ class CpuDevice::Worker {
       stopping_ = true;
       dropped.swap(jobs_);
     }
-    wake_.notify_one();
+    wake_.notify_all();
     thread_.join();
+    if (ender_.joinable()) ender_.join();
     for (Entry& entry : dropped) {
       complete(std::move(entry), {fail(ErrorCode::kStopped, "the device was stopped first"), {}});
     }
@@ -88,20 +93,62 @@ class CpuDevice::Worker {
     Job job;
     std::function<void(JobReport)> on_done;
     SteadyClock::time_point submitted;
+    SteadyClock::time_point begun;
+    Result<void> result;  // of the body
   };
 
   void run() {
     prctl(PR_SET_TIMERSLACK, kTimerSlackNs, 0, 0, 0);
     if (options_.on_thread_start) options_.on_thread_start();
     while (auto entry = take()) {
-      const auto start = SteadyClock::now();
-      Result<void> result = run_body(entry->job);
-      const Duration computed = SteadyClock::now() - start;
-      const Duration service =
-          hold(entry->submitted, computed, emulated_time(entry->job.kind, computed));
-      busy_ns_.fetch_add(service.count(), std::memory_order_relaxed);
-      complete(std::move(*entry), {std::move(result), service});
+      entry->begun = SteadyClock::now();
+      entry->result = run_part(entry->job.body);
+      if (entry->job.finish && !is_emulated() && !ender_.joinable())
+        ender_ = std::thread([this] { end_all(); });
+      if (ender_.joinable()) {
+        hand_over(std::move(*entry));
+      } else {
+        end(std::move(*entry));
+      }
     }
+    const std::lock_guard lock(mutex_);
+    all_begun_ = true;
+    more_begun_.notify_one();
+  }
+
+  void hand_over(Entry entry) {
+    {
+      const std::lock_guard lock(mutex_);
+      begun_.push_back(std::move(entry));
+    }
+    more_begun_.notify_one();
+  }
+
+  // The second thread: what has begun comes to its end, whatever is dropped behind it.
+  void end_all() {
+    prctl(PR_SET_TIMERSLACK, kTimerSlackNs, 0, 0, 0);
+    if (options_.on_thread_start) options_.on_thread_start();
+    std::unique_lock lock(mutex_);
+    for (;;) {
+      more_begun_.wait(lock, [this] { return all_begun_ || !begun_.empty(); });
+      if (begun_.empty()) return;
+      Entry entry = std::move(begun_.front());
+      begun_.pop_front();
+      lock.unlock();
+      end(std::move(entry));
+      lock.lock();
+    }
+  }
+
+  void end(Entry entry) {
+    if (entry.result && entry.job.finish) entry.result = run_part(entry.job.finish);
+    const Duration computed = SteadyClock::now() - std::max(entry.begun, last_end_);
+    const Duration service =
+        hold(entry.submitted, computed, emulated_time(entry.job.kind, computed));
+    last_end_ = SteadyClock::now();
+    busy_ns_.fetch_add(service.count(), std::memory_order_relaxed);
+    Result<void> result = std::move(entry.result);
+    complete(std::move(entry), {std::move(result), service});
   }
 
   std::optional<Entry> take() {
@@ -111,6 +158,10 @@ class CpuDevice::Worker {
     Entry entry = std::move(jobs_.front());
     jobs_.pop_front();
     return entry;
+  }
+
+  bool is_emulated() const {
+    return options_.emulation.forward > Duration{} || options_.emulation.backward > Duration{};
   }
 
   Duration emulated_time(JobKind kind, Duration computed) {
@@ -147,29 +198,37 @@ class CpuDevice::Worker {
   }
 
   // The posted function may run after this object is gone, so it keeps only the shared counter. It
-  // takes the body along: what a body owns dies on the control thread, before its completion runs.
+  // takes body and finish along: what they own dies on the control thread, before its completion
+  // runs.
   void complete(Entry entry, JobReport report) {
     runtime_.post([queued = queued_, body = std::move(entry.job.body),
-                   on_done = std::move(entry.on_done), report = std::move(report)]() mutable {
+                   finish = std::move(entry.job.finish), on_done = std::move(entry.on_done),
+                   report = std::move(report)]() mutable {
       --*queued;
       body = nullptr;
+      finish = nullptr;
       on_done(std::move(report));
     });
   }
 
   Runtime& runtime_;
   const CpuDeviceOptions options_;
-  Rng rng_;                                                 // the device's thread
-  SteadyClock::time_point free_at_;                         // the device's thread
+  Rng rng_;                                                 // the thread where jobs end
+  SteadyClock::time_point free_at_;                         // the thread where jobs end
+  SteadyClock::time_point last_end_;                        // the same
   std::shared_ptr<int> queued_ = std::make_shared<int>(0);  // the control thread
   bool stopped_ = false;                                    // the control thread
   std::atomic<std::int64_t> busy_ns_ = 0;
   std::atomic<double> slowness_ = 1;
   std::mutex mutex_;
   std::condition_variable wake_;
-  std::deque<Entry> jobs_;  // under mutex_
-  bool stopping_ = false;   // under mutex_
+  std::condition_variable more_begun_;
+  std::deque<Entry> jobs_;   // under mutex_
+  std::deque<Entry> begun_;  // under mutex_; the second thread ends them
+  bool stopping_ = false;    // under mutex_
+  bool all_begun_ = false;   // under mutex_
   std::thread thread_;
+  std::thread ender_;  // the first thread starts it
 };
 
 CpuDevice::CpuDevice(Runtime& runtime, CpuDeviceOptions options)

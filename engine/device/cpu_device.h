@@ -1,5 +1,6 @@
-// The CPU as a Device: one thread. While an emulated job has computed and still holds the device,
-// the thread sleeps.
+// This process's threads as a Device: one runs bodies, and the first job with a finish starts one
+// for these. While an emulated job has computed and still holds the device, the thread sleeps;
+// an emulated device finishes each job before it begins the next.
 //   Ownership: the Runtime outlives the device. Destroying it stops it; completions still come
 //              through the Runtime.
 //   Thread:    as engine/device/device.h; busy_total() from any.

@@ -1,10 +1,16 @@
 // The third door: compute. One bounded FIFO of jobs per device; jobs run one at a time, in order,
 // off the control thread (real) or at their virtual completion instant (simulated).
+//   Lanes:     what a body begins may go on by itself: tensors on their way in, products, tensors
+//              on their way out, each lane in order and beside the others. Then the job has a
+//              finish, which waits for the end of it. Bodies run one at a time, in order, and do
+//              not wait for finishes; finishes run one at a time, in order, and beside bodies. A
+//              body without a finish does all. Jobs complete in order.
 //   Ownership: what a job's body references must stay alive and unwritten until its completion ran.
-//   Thread:    submit() on the control thread; body on the device's thread; completion posted to
-//              the control thread.
-//   Errors:    a body returns kDevice with a sentence; exceptions in a body become kDevice. Full
-//              queue: submit() returns kRefused and neither body nor completion run.
+//   Thread:    submit() on the control thread; body on the device's thread; finish on a second one;
+//              completion posted to the control thread.
+//   Errors:    a body returns kDevice with a sentence, and its finish does not run; exceptions
+//              become kDevice; so in a finish. Full queue: submit() returns kRefused and neither
+//              body nor completion run.
 //   Bounds:    at most Limits::device_queue_jobs_max jobs submitted and not completed.
 //   Emulation: with an Emulation, a job of kind forward/backward (or half of a backward)
 //              holds the device for its set service time (times jitter) around the real one, by a
@@ -44,11 +50,12 @@ struct Job {
   // ignore it.
   Duration estimate{};
   std::function<Result<void>()> body;
+  std::function<Result<void>()> finish = nullptr;  // of a body that only begins; empty: it does all
 };
 
 struct JobReport {
   Result<void> result;
-  Duration service{};  // how long the device was held
+  Duration service{};  // how long the device was held; not by the job before as well
 };
 
 // `[peer] emulate`: 0 ms = not emulated. jitter j: each time is multiplied by a uniform draw from
@@ -66,7 +73,7 @@ class Device {
   virtual int queued() const = 0;           // submitted and not completed
   virtual Duration busy_total() const = 0;  // sum of service times so far
   virtual std::string name() const = 0;
-  // Waits for the running job, drops the rest (their completions get kStopped).
+  // Waits for what has begun, drops the rest (their completions get kStopped).
   virtual void stop() = 0;
 };
 

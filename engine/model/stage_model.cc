@@ -17,6 +17,7 @@
 #include "engine/model/libtorch_errors.h"
 #include "engine/model/stage_network.h"
 #include "engine/model/tensor_memory.h"
+#include "engine/model/tensor_pass.h"
 
 namespace swarmline {
 namespace {
@@ -34,32 +35,6 @@ at::Tensor borrowed(BytesView bytes, at::IntArrayRef shape, at::ScalarType type)
       "a tensor of another shape");
   return at::from_blob(const_cast<std::byte*>(bytes.data()), shape, at::TensorOptions(type));
 }
-
-bool all_finite(const at::Tensor& tensor) {
-  // A sum holds NaN or Inf if any element does, at one pass and without a temporary.
-  return std::isfinite(tensor.sum().item<double>());
-}
-
-Buffer copied_out(const at::Tensor& tensor) {
-  const at::Tensor host = tensor.to(at::kCPU).contiguous();
-  return Buffer::copy_of({static_cast<const std::byte*>(host.const_data_ptr()), host.nbytes()});
-}
-
-// In the device's memory, measured by its codec.
-class DeviceSample final : public TensorSample {
- public:
-  DeviceSample(at::Tensor values, std::shared_ptr<DeviceCodec> codec)
-      : values_(std::move(values)), codec_(std::move(codec)) {}
-  std::uint64_t elements() const override { return static_cast<std::uint64_t>(values_.numel()); }
-  Result<CodecMeasurement> measure(const CodecSpec& codec,
-                                   const kernels::StochasticKey* key) const override {
-    return codec_->measure(codec, values_.data_ptr<float>(), elements(), key);
-  }
-
- private:
-  const at::Tensor values_;
-  const std::shared_ptr<DeviceCodec> codec_;
-};
 
 // What one attempt keeps between forward and backward.
 struct Saved {
@@ -80,9 +55,17 @@ class TorchStageModel final : public StageModel {
   TorchStageModel(const ModelSpec& spec, const StageSpec& stage, const StageModelOptions& options,
                   at::Device device, std::shared_ptr<DeviceCodec> codec);
 
-  Result<ForwardOutput> forward(const ForwardInput& input) override;
-  Result<BackwardOutput> backward(const BackwardInput& input) override;
+  bool goes_on() const override { return codec_ != nullptr; }
+  BegunPass<ForwardOutput> begin_forward(const ForwardInput& input) override;
+  BegunPass<BackwardOutput> begin_backward(const BackwardInput& input) override;
+  Result<ForwardOutput> forward(const ForwardInput& input) override {
+    return waited_for(begin_forward(input));
+  }
+  Result<BackwardOutput> backward(const BackwardInput& input) override {
+    return waited_for(begin_backward(input));
+  }
   Result<void> add_weight_gradients(AttemptId id, MutableBytes accumulator) override;
+  BegunPass<AddedGradients> begin_weight_gradients(AttemptId id, MutableBytes accumulator) override;
   void release(AttemptId id) override {
     saved_.erase(id);
     later_.erase(id);
@@ -113,14 +96,22 @@ class TorchStageModel final : public StageModel {
   std::vector<DocumentSpan> documents_of(const ForwardInput& input) const;
   // On the device, from a wire buffer or from values; these are only borrowed on the CPU.
   Result<at::Tensor> take_hidden(BytesView values, BytesView wire, at::IntArrayRef shape) const;
-  Result<void> give_hidden(const at::Tensor& hidden, const std::optional<WireRequest>& as_wire,
-                           Buffer& given, TensorSamplePtr& sample) const;
+  template <typename Output>
+  static Result<Output> waited_for(BegunPass<Output> pass) {
+    if (!pass) return std::unexpected(std::move(pass).error());
+    return (*pass)->wait();
+  }
+  BegunPass<ForwardOutput> give_forward(const ForwardInput& input, const at::Tensor& hidden) const;
+  BegunPass<BackwardOutput> give_backward(const BackwardInput& input,
+                                          const at::Tensor& gradient) const;
   // Sets output (and, at stage 0, input) of `saved`, with a graph if autograd is on.
   void compute(Saved& saved, bool train);
-  Result<ForwardOutput> run_forward(const ForwardInput& input);
-  Result<BackwardOutput> run_backward(const BackwardInput& input, Saved& saved);
-  Result<BackwardOutput> try_backward(const BackwardInput& input, Saved& saved);
-  Error judged(Error error);
+  BegunPass<ForwardOutput> run_forward(const ForwardInput& input);
+  BegunPass<BackwardOutput> run_backward(const BackwardInput& input, Saved& saved);
+  BegunPass<BackwardOutput> try_backward(const BackwardInput& input, Saved& saved);
+  Error judged(Error error) const {
+    return device_.is_cpu() ? error : judged_on_device(std::move(error));
+  }
   Result<at::Tensor> output_gradient(const BackwardInput& input, const Saved& saved) const;
   at::Tensor sums_of(MutableBytes accumulator);
   // One version of the parameters and the layers over it.
@@ -244,26 +235,29 @@ Result<at::Tensor> TorchStageModel::take_hidden(BytesView values, BytesView wire
   return hidden;
 }
 
-Result<void> TorchStageModel::give_hidden(const at::Tensor& hidden,
-                                          const std::optional<WireRequest>& as_wire, Buffer& given,
-                                          TensorSamplePtr& sample) const {
-  if (!as_wire) {
-    given = copied_out(hidden);
-    return {};
-  }
-  SWARMLINE_CHECK_MSG(takes_wire(), "a wire buffer of a model that makes none");
-  const at::Tensor values = hidden.contiguous().view(-1);
-  auto wire = codec_->encode(as_wire->codec, values.data_ptr<float>(),
-                             static_cast<std::uint64_t>(values.numel()),
-                             as_wire->key ? &*as_wire->key : nullptr);
-  if (!wire) return std::unexpected(std::move(wire).error());
-  given = std::move(*wire);
-  const auto sampled = static_cast<std::int64_t>(as_wire->sample_elements);
-  if (sampled != 0) {
-    const at::Tensor beginning = values.narrow(0, 0, std::min(values.numel(), sampled));
-    sample = std::make_shared<DeviceSample>(beginning.clone(), codec_);
-  }
-  return {};
+// A sum holds NaN or Inf if any element does, at one pass and without a temporary.
+BegunPass<ForwardOutput> TorchStageModel::give_forward(const ForwardInput& input,
+                                                       const at::Tensor& hidden) const {
+  const bool is_loss = stage_.has_head();
+  const bool wanted = !is_loss && input.give_hidden;
+  const auto take = [is_loss](ForwardOutput& to, Buffer given, double number) {
+    to.hidden = std::move(given);
+    to.finite = std::isfinite(number);
+    if (is_loss) to.loss_sum = number;
+  };
+  return give<ForwardOutput>(codec_, wanted ? &hidden : nullptr, input.as_wire,
+                             is_loss ? hidden : hidden.sum(), take);
+}
+
+BegunPass<BackwardOutput> TorchStageModel::give_backward(const BackwardInput& input,
+                                                         const at::Tensor& gradient) const {
+  const bool wanted = !stage_.has_embedding() && input.give_input_gradient;
+  const auto take = [](BackwardOutput& to, Buffer given, double number) {
+    to.input_gradient = std::move(given);
+    to.finite = std::isfinite(number);
+  };
+  return give<BackwardOutput>(codec_, wanted ? &gradient : nullptr, input.as_wire, gradient.sum(),
+                              take);
 }
 
 std::vector<DocumentSpan> TorchStageModel::documents_of(const ForwardInput& input) const {
@@ -309,7 +303,7 @@ void TorchStageModel::compute(Saved& saved, bool train) {
   saved.output = stage_.has_head() ? network().loss(hidden, saved.targets) : hidden;
 }
 
-Result<ForwardOutput> TorchStageModel::run_forward(const ForwardInput& input) {
+BegunPass<ForwardOutput> TorchStageModel::run_forward(const ForwardInput& input) {
   auto taken = take_in(input);
   if (!taken) return std::unexpected(std::move(taken).error());
   Saved saved = std::move(*taken);
@@ -318,23 +312,15 @@ Result<ForwardOutput> TorchStageModel::run_forward(const ForwardInput& input) {
     compute(saved, input.train);
   }
   at::NoGradGuard no_graph;
-  ForwardOutput output;
-  if (stage_.has_head()) {
-    output.loss_sum = saved.output.item<double>();
-    output.finite = std::isfinite(output.loss_sum);
-  } else {
-    output.finite = all_finite(saved.output);
-    if (input.give_hidden)
-      SWARMLINE_TRY(give_hidden(saved.output, input.as_wire, output.hidden, output.sample));
-  }
-  if (input.train) {
+  auto pass = give_forward(input, saved.output);
+  if (pass && input.train) {
     if (recompute_) {
       saved.output.reset();
       if (stage_.has_embedding()) saved.input.reset();
     }
     saved_.emplace(input.id, std::move(saved));
   }
-  return output;
+  return pass;
 }
 
 Result<at::Tensor> TorchStageModel::output_gradient(const BackwardInput& input,
@@ -368,7 +354,7 @@ Result<void> TorchStageModel::collect_sums(MutableBytes accumulator) {
   return {};
 }
 
-Result<BackwardOutput> TorchStageModel::run_backward(const BackwardInput& input, Saved& saved) {
+BegunPass<BackwardOutput> TorchStageModel::run_backward(const BackwardInput& input, Saved& saved) {
   Saved graph = saved;
   const bool again = !graph.output.defined();
   if (again) {
@@ -390,29 +376,17 @@ Result<BackwardOutput> TorchStageModel::run_backward(const BackwardInput& input,
   const at::Tensor gradient = torch::autograd::grad({graph.output}, {graph.input}, {*given},
                                                     /*retain_graph=*/input.keep_graph && !again)[0];
   if (stage_.has_embedding()) network().embed_backward(graph.tokens, gradient);
-  BackwardOutput output;
-  output.finite = all_finite(gradient);
-  if (!stage_.has_embedding() && input.give_input_gradient)
-    SWARMLINE_TRY(give_hidden(gradient, input.as_wire, output.input_gradient, output.sample));
-  if (input.weight_gradients && input.add_later) later_[input.id] = {std::move(kept), input.scale};
-  return output;
+  auto pass = give_backward(input, gradient);
+  if (pass && input.weight_gradients && input.add_later)
+    later_[input.id] = {std::move(kept), input.scale};
+  return pass;
 }
 
-// What has failed once fails again where the device is lost.
-Error TorchStageModel::judged(Error error) {
-  if (device_.is_cpu() || error.code != ErrorCode::kDevice) return error;
-  const auto kernels = device_kernels();
-  const char* const fault = kernels ? (*kernels)->device_fault() : nullptr;
-  if (fault != nullptr)
-    error = {ErrorCode::kDeviceLost,
-             "the device is lost (" + std::string(fault) + "): " + error.what};
-  return error;
-}
-
-Result<ForwardOutput> TorchStageModel::forward(const ForwardInput& input) {
+BegunPass<ForwardOutput> TorchStageModel::begin_forward(const ForwardInput& input) {
   SWARMLINE_CHECK_MSG(!saved_.contains(input.id), "the attempt already has a saved graph");
   const auto once = [&] {
-    return guarded<ForwardOutput>("forward", [&] { return run_forward(input); });
+    return guarded<std::unique_ptr<Begun<ForwardOutput>>>("forward",
+                                                          [&] { return run_forward(input); });
   };
   auto result = once();
   if (is_full(result)) {
@@ -423,15 +397,16 @@ Result<ForwardOutput> TorchStageModel::forward(const ForwardInput& input) {
   return result;
 }
 
-Result<BackwardOutput> TorchStageModel::try_backward(const BackwardInput& input, Saved& saved) {
-  auto result = guarded<BackwardOutput>("backward", [&] { return run_backward(input, saved); });
+BegunPass<BackwardOutput> TorchStageModel::try_backward(const BackwardInput& input, Saved& saved) {
+  auto result = guarded<std::unique_ptr<Begun<BackwardOutput>>>(
+      "backward", [&] { return run_backward(input, saved); });
   if (!result && network().sink().has_added() && result.error().code == ErrorCode::kOutOfMemory)
     result.error().code = ErrorCode::kDevice;
   network().sink().close();
   return result;
 }
 
-Result<BackwardOutput> TorchStageModel::backward(const BackwardInput& input) {
+BegunPass<BackwardOutput> TorchStageModel::begin_backward(const BackwardInput& input) {
   const auto found = saved_.find(input.id);
   if (found == saved_.end()) {
     return fail(ErrorCode::kNotFound, "backward: the attempt has no saved graph");
@@ -439,7 +414,7 @@ Result<BackwardOutput> TorchStageModel::backward(const BackwardInput& input) {
   SWARMLINE_CHECK(!input.add_later || (!input.keep_graph && !stage_.has_embedding()));
   // Stage 0 has no input gradient, so that without weight gradients there is nothing to do.
   const bool idle = stage_.has_embedding() && !input.weight_gradients;
-  auto result = idle ? Result<BackwardOutput>() : try_backward(input, found->second);
+  auto result = idle ? ended<BackwardOutput>(BackwardOutput()) : try_backward(input, found->second);
   if (is_full(result)) {
     // A part of the graph is gone; the rest makes room.
     found->second.output.reset();
@@ -470,6 +445,18 @@ Result<void> TorchStageModel::add_weight_gradients(AttemptId id, MutableBytes ac
   if (is_full(result)) result.error().code = ErrorCode::kDevice;
   if (!result) return std::unexpected(judged(std::move(result).error()));
   return {};
+}
+
+// They are queued; whoever goes by the time that a job takes has to know when they are there.
+BegunPass<AddedGradients> TorchStageModel::begin_weight_gradients(AttemptId id,
+                                                                  MutableBytes accumulator) {
+  SWARMLINE_TRY(add_weight_gradients(id, accumulator));
+  if (codec_ == nullptr) return ended(Result<AddedGradients>());
+  auto end = codec_->begin_number(nullptr);
+  if (!end) return std::unexpected(judged(std::move(end).error()));
+  const auto take = [](AddedGradients&, const Buffer&, double) {};
+  return std::make_unique<DevicePass<AddedGradients, decltype(take)>>(AddedGradients(),
+                                                                      std::move(*end), take);
 }
 
 }  // namespace

@@ -93,14 +93,53 @@ struct BackwardOutput {
   bool finite = true;
 };
 
+// A pass that was begun. wait(): once, on any thread, beside the model's calls, while the model is
+// there; passes are waited for in the order in which they were begun. An error of wait() is
+// kDevice or kDeviceLost: everything else is said when a pass is begun.
+template <typename Output>
+class Begun {
+ public:
+  virtual ~Begun() = default;
+  virtual Result<Output> wait() = 0;
+};
+
+// One that was over when it was begun.
+template <typename Output>
+class EndedPass final : public Begun<Output> {
+ public:
+  explicit EndedPass(Output output) : output_(std::move(output)) {}
+  Result<Output> wait() override { return std::move(output_); }
+
+ private:
+  Output output_;
+};
+
+template <typename Output>
+using BegunPass = Result<std::unique_ptr<Begun<Output>>>;
+
+struct AddedGradients {};
+
 class StageModel {
  public:
   virtual ~StageModel() = default;
   virtual Result<ForwardOutput> forward(const ForwardInput& input) = 0;
   virtual Result<BackwardOutput> backward(const BackwardInput& input) = 0;
+  // The same, of which the device does the rest by itself where goes_on(): other calls may follow
+  // at once, and count as made after it. The input is read no more then.
+  virtual bool goes_on() const { return false; }  // never changes; any thread may ask
+  virtual BegunPass<ForwardOutput> begin_forward(const ForwardInput& input) {
+    return ended(forward(input));
+  }
+  virtual BegunPass<BackwardOutput> begin_backward(const BackwardInput& input) {
+    return ended(backward(input));
+  }
   // The weight gradients of an attempt whose backward() left them for later, with its scale and in
   // its order of sums. kNotFound: there are none.
   virtual Result<void> add_weight_gradients(AttemptId id, MutableBytes accumulator) = 0;
+  virtual BegunPass<AddedGradients> begin_weight_gradients(AttemptId id, MutableBytes accumulator) {
+    SWARMLINE_TRY(add_weight_gradients(id, accumulator));
+    return ended(Result<AddedGradients>());
+  }
   // The sums of an accumulator, a flat gradient in the stage's layout, are kept where the model
   // computes. They begin with clear_sums(); in the bytes they are from collect_sums() until the
   // next addition. Where keeps_sums() is false, they are in the bytes at any time.
@@ -138,6 +177,13 @@ class StageModel {
   // State and step in the memory of that device; only where device_parameters() are.
   virtual Result<std::unique_ptr<DeviceOptimizer>> make_optimizer(const OptimizerSection&) {
     return fail(ErrorCode::kDevice, "a model in the host's memory");
+  }
+
+ protected:
+  template <typename Output>
+  static BegunPass<Output> ended(Result<Output> output) {
+    if (!output) return std::unexpected(std::move(output).error());
+    return std::make_unique<EndedPass<Output>>(std::move(*output));
   }
 };
 

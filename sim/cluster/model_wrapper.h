@@ -18,6 +18,7 @@ class ModelWrapper : public StageModel {
   Result<BackwardOutput> backward(const BackwardInput& input) override {
     return inner_->backward(input);
   }
+  bool goes_on() const override { return inner_->goes_on(); }
   Result<void> add_weight_gradients(AttemptId id, MutableBytes accumulator) override {
     return inner_->add_weight_gradients(id, accumulator);
   }

@@ -5,6 +5,7 @@
 
 #include "base/hash.h"
 #include "sim/cluster/fake_stage_model.h"
+#include "sim/cluster/going_on_model.h"
 #include "sim/cluster/kept_sums_model.h"
 #include "sim/cluster/wire_model.h"
 
@@ -119,11 +120,17 @@ Result<std::unique_ptr<DeviceOptimizer>> ResidentModel::make_optimizer(
   return std::make_unique<HostedOptimizer>(options, layout(), bus_);
 }
 
+std::unique_ptr<StageModel> on_a_device(std::unique_ptr<StageModel> model) {
+  model = std::make_unique<WireModel>(std::move(model));
+  model = std::make_unique<KeptSumsModel>(std::move(model));
+  model = std::make_unique<ResidentModel>(std::move(model));
+  return std::make_unique<GoingOnModel>(std::move(model));
+}
+
 Result<std::unique_ptr<StageModel>> make_resident_model(const ModelSpec& spec,
                                                         const StageSpec& stage,
                                                         const StageModelOptions&) {
-  return std::make_unique<ResidentModel>(std::make_unique<KeptSumsModel>(
-      std::make_unique<WireModel>(std::make_unique<FakeStageModel>(spec, stage))));
+  return on_a_device(std::make_unique<FakeStageModel>(spec, stage));
 }
 
 }  // namespace swarmline

@@ -69,8 +69,10 @@ class ResidentModel final : public ModelWrapper {
   std::shared_ptr<DeviceBus> bus_;
 };
 
-// All that a CUDA stage keeps to itself: sums, parameters and optimizer; tensors cross as wire
-// buffers. Around a model without libtorch.
+// The model does all that one on CUDA does: sums, parameters and optimizer stay there, tensors
+// cross as wire buffers, and its device goes on by itself.
+std::unique_ptr<StageModel> on_a_device(std::unique_ptr<StageModel> model);
+// The stand-in without libtorch, so.
 Result<std::unique_ptr<StageModel>> make_resident_model(const ModelSpec& spec,
                                                         const StageSpec& stage,
                                                         const StageModelOptions& options);

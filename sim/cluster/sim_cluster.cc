@@ -150,6 +150,8 @@ void SimCluster::make_peer(const SimPeer& machine) {
   device.backward = machine.backward;
   device.jitter = machine.jitter;
   device.control = machine.control;
+  device.way_in = machine.way_in;
+  device.way_out = machine.way_out;
   device.seed = options_.seed + i;
   const SimNodeId id = node_of_peer(i);
   if (options_.service)

@@ -39,6 +39,8 @@ struct SimPeer {
   Duration backward = std::chrono::milliseconds(8);
   double jitter = 0;
   Duration control{};  // mean time of jobs that are neither: builds, hashes, copies
+  Duration way_in{};   // SimDeviceOptions; of a model whose device goes on by itself
+  Duration way_out{};
   double join_patience_seconds = PeerConfig().join_patience_seconds;
   std::optional<SimCard> card;
   std::uint64_t shadow_memory_bytes = 0;    // 0: no bound

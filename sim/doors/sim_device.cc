@@ -1,5 +1,6 @@
 #include "sim/doors/sim_device.h"
 
+#include <algorithm>
 #include <exception>
 #include <utility>
 
@@ -8,9 +9,9 @@
 namespace swarmline {
 namespace {
 
-Result<void> run_body(const Job& job) {
+Result<void> run_part(const std::function<Result<void>()>& part) {
   try {
-    return job.body();
+    return part();
   } catch (const std::exception& error) {
     return fail(ErrorCode::kDevice, error.what());
   }
@@ -49,19 +50,61 @@ struct SimDevice::State : std::enable_shared_from_this<State> {
   }
 
   void start_next() {
-    if (jobs.empty()) return;
+    if (begins || jobs.empty()) return;
+    begins = true;
+    if (jobs.front().job.finish)
+      return runtime.post([self = shared_from_this()] { self->begin(); });
     const Duration service = service_time(jobs.front().job);
+    const Duration wait = std::max<Duration>(Duration{}, compute_free - runtime.now());
+    compute_free = runtime.now() + wait + service;
     // Held by the timer: jobs in flight outlive the SimDevice object, as on a real device until
     // stop() returns.
-    runtime.call_after(service, [self = shared_from_this(), service] { self->end_first(service); });
+    runtime.call_after(wait + service,
+                       [self = shared_from_this(), service] { self->end_first(service); });
   }
 
-  void end_first(Duration service) {
+  Entry take_first() {
     Entry entry = std::move(jobs.front());
     jobs.pop_front();
+    begins = false;
+    return entry;
+  }
+
+  // Nothing waits for it but its completion, which waits for those before it.
+  void end_first(Duration service) {
+    Entry entry = take_first();
     busy += service;
-    Result<void> result = run_body(entry.job);
-    complete(std::move(entry.on_done), {std::move(result), service});
+    Result<void> result = run_part(entry.job.body);
+    JobReport report{std::move(result), service};
+    if (last_end <= runtime.now()) {
+      complete(std::move(entry.on_done), std::move(report));
+    } else {
+      runtime.call_after(last_end - runtime.now(),
+                         [self = shared_from_this(), on_done = std::move(entry.on_done),
+                          report = std::move(report)] { self->complete(on_done, report); });
+    }
+    start_next();
+  }
+
+  void begin() {
+    auto entry = std::make_shared<Entry>(take_first());
+    auto result = std::make_shared<Result<void>>(run_part(entry->job.body));
+    const Instant now = runtime.now();
+    Instant end = now;
+    Duration service{};
+    if (*result) {
+      service = service_time(entry->job);
+      in_free = std::max(now, in_free) + options.way_in;
+      compute_free = std::max(in_free, compute_free) + service;
+      out_free = std::max(compute_free, out_free) + options.way_out;
+      end = out_free;
+    }
+    last_end = std::max(end, last_end);
+    runtime.call_after(last_end - now, [self = shared_from_this(), entry, result, service] {
+      if (*result) *result = run_part(entry->job.finish);
+      self->busy += service;
+      self->complete(std::move(entry->on_done), {std::move(*result), service});
+    });
     start_next();
   }
 
@@ -76,7 +119,10 @@ struct SimDevice::State : std::enable_shared_from_this<State> {
   Runtime& runtime;
   SimDeviceOptions options;
   Rng rng, control_rng;
-  std::deque<Entry> jobs;  // the first one is running
+  std::deque<Entry> jobs;                         // the first one runs, where one begins
+  bool begins = false;                            // the first one's body is under way
+  Instant in_free{}, compute_free{}, out_free{};  // of what has begun, in each lane
+  Instant last_end{};                             // of what has begun
   int queued = 0;
   Duration busy{};
   double slowness = 1;
@@ -100,7 +146,7 @@ Result<void> SimDevice::submit(Job job, std::function<void(JobReport)> on_done) 
   }
   ++state_->queued;
   state_->jobs.push_back({std::move(job), std::move(on_done)});
-  if (state_->jobs.size() == 1) state_->start_next();
+  state_->start_next();
   return {};
 }
 
@@ -124,9 +170,10 @@ void SimDevice::slow_down(double factor) {
 
 void SimDevice::stop() {
   state_->stopped = true;
-  while (state_->jobs.size() > 1) {
-    auto on_done = std::move(state_->jobs[1].on_done);
-    state_->jobs.erase(state_->jobs.begin() + 1);
+  const std::size_t running = state_->begins ? 1 : 0;
+  while (state_->jobs.size() > running) {
+    auto on_done = std::move(state_->jobs[running].on_done);
+    state_->jobs.erase(state_->jobs.begin() + static_cast<std::ptrdiff_t>(running));
     state_->complete(std::move(on_done),
                      {fail(ErrorCode::kStopped, "the device was stopped first"), Duration{}});
   }

@@ -1,6 +1,8 @@
 // A device in virtual time: one FIFO; a job holds it for its estimate divided by the device's speed
 // (or for the time set for its kind), its body runs at the instant it ends, its completion right
-// after.
+// after. A job with a finish has its body run as soon as the body before it has; then its tensor is
+// on its way in, it holds the device, its other tensor is on its way out, each in its lane; its
+// finish runs at the end of all that.
 //   Everything else is as engine/device/device.h says. stop() lets the running job end at its
 //   instant.
 #pragma once
@@ -28,6 +30,9 @@ struct SimDeviceOptions {
   std::function<std::optional<Duration>(JobKind)> service;
   // The mean time of a job that is neither of these and has no estimate; at most twice that.
   Duration control{};
+  // What a job with a finish takes in the lanes beside the device's; not scaled, without jitter.
+  Duration way_in{};
+  Duration way_out{};
   double jitter = 0;  // each time is multiplied by a uniform draw from [1 - j, 1 + j]
   std::uint64_t seed = 0;
   int queue_jobs_max = Limits::device_queue_jobs_max;

@@ -194,7 +194,8 @@ SeedScenario scenario_of(std::uint64_t seed, const SeedExtras& extras) {
   if (seed % kUsualHedgesOneIn != 0) swarm.config.wiring.hedge_share = 1;
   swarm.link = draw_link(root.split("link"));
   Rng home = root.split("home");  // of parameters, sums and the optimizer
-  swarm.make_model = once_in(home, 3) ? make_resident_model : make_fake_model;
+  const bool on_device = once_in(home, 3);
+  swarm.make_model = on_device ? make_resident_model : make_fake_model;
   Rng rng = root.split("scenario");
   if (swarm.config.eval.every_steps > 0) swarm.eval_sequences = 4;
   scenario.faults_at_once = once_in(rng, 2);
@@ -202,6 +203,9 @@ SeedScenario scenario_of(std::uint64_t seed, const SeedExtras& extras) {
     const auto work = 1ms * static_cast<int>(1 + rng.below(8));
     swarm.peers.push_back(
         {.forward = work, .backward = 2 * work, .jitter = once_in(rng, 2) ? 0.3 : 0});
+    if (!on_device) continue;
+    swarm.peers.back().way_in = 1ms * static_cast<int>(home.below(4));
+    swarm.peers.back().way_out = 1ms * static_cast<int>(home.below(4));
   }
   const Duration silence = draw_silence(rng, swarm.config, swarm.link);
   RandomFaultOptions& faults = scenario.faults;

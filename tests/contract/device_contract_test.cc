@@ -1,5 +1,8 @@
+#include <cctype>
+#include <mutex>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "tests/contract/world.h"
@@ -27,6 +30,30 @@ class DeviceContract : public BackendTest {
     return world_->run_until(condition, 20s);
   }
 
+  // A job whose body begins something: what its parts do is logged, the finish in capitals.
+  Job begun(char name, std::function<Result<void>()> finish = {}) {
+    Job job{.kind = JobKind::kOther, .estimate = 1ms, .body = [this, name] {
+              log(name);
+              return Result<void>{};
+            }};
+    job.finish = [this, name, finish = std::move(finish)]() -> Result<void> {
+      if (finish) SWARMLINE_TRY(finish());
+      log(static_cast<char>(std::toupper(name)));
+      return {};
+    };
+    return job;
+  }
+  void log(char what) {
+    const std::lock_guard lock(mutex_);
+    log_ += what;
+  }
+  std::string logged() {
+    const std::lock_guard lock(mutex_);
+    return log_;
+  }
+
+  std::mutex mutex_;
+  std::string log_;  // under mutex_
   std::unique_ptr<Device> device_ = world_->make_device(0, 4);
   std::string ran_;        // bodies; read once their completions ran
   std::string completed_;  // completions
@@ -69,6 +96,63 @@ TEST_P(DeviceContract, ErrorsAndExceptionsOfABodyBecomeItsReport) {
   EXPECT_EQ(reports_[1].result.error().code, ErrorCode::kDevice);
   EXPECT_EQ(reports_[1].result.error().what, "shape mismatch");
   EXPECT_TRUE(reports_[2].result.has_value()) << "the device goes on";
+}
+
+// A body runs while the device goes on with what the one before it began.
+TEST_P(DeviceContract, BodiesDoNotWaitForFinishes) {
+  const auto b_has_begun = [this]() -> Result<void> {
+    for (int tries = 0; tries < 2000 && logged().find('b') == std::string::npos; ++tries)
+      std::this_thread::sleep_for(5ms);
+    return {};
+  };
+  ASSERT_TRUE(device_->submit(begun('a', b_has_begun), done('a')).has_value());
+  ASSERT_TRUE(device_->submit(begun('b'), done('b')).has_value());
+  ASSERT_TRUE(run_until([&] { return completed_.size() == 2; }));
+  EXPECT_EQ(logged(), "abAB");
+  EXPECT_EQ(completed_, "ab");
+}
+
+TEST_P(DeviceContract, JobsOfBothKindsCompleteInOrder) {
+  ASSERT_TRUE(device_->submit(begun('a'), done('a')).has_value());
+  ASSERT_TRUE(device_->submit(job('b'), done('b')).has_value());
+  ASSERT_TRUE(device_->submit(begun('c'), done('c')).has_value());
+  ASSERT_TRUE(device_->submit(job('d'), done('d')).has_value());
+  ASSERT_TRUE(run_until([&] { return completed_.size() == 4; }));
+  EXPECT_EQ(completed_, "abcd");
+  EXPECT_EQ(ran_, "bd");
+  Duration sum{};
+  for (const JobReport& report : reports_) {
+    EXPECT_TRUE(report.result.has_value());
+    sum += report.service;
+  }
+  EXPECT_EQ(device_->busy_total(), sum) << "no time counts for two jobs";
+}
+
+TEST_P(DeviceContract, WhatFailsInEitherPartIsReported) {
+  Job fails = begun('a');
+  fails.body = [] { return Result<void>(fail(ErrorCode::kOutOfMemory, "no room")); };
+  const auto throws = []() -> Result<void> { throw std::runtime_error("lost on the way"); };
+  ASSERT_TRUE(device_->submit(fails, done('a')).has_value());
+  ASSERT_TRUE(device_->submit(begun('b', throws), done('b')).has_value());
+  ASSERT_TRUE(device_->submit(begun('c'), done('c')).has_value());
+  ASSERT_TRUE(run_until([&] { return completed_.size() == 3; }));
+  EXPECT_EQ(reports_[0].result.error().code, ErrorCode::kOutOfMemory);
+  EXPECT_EQ(reports_[1].result.error().code, ErrorCode::kDevice);
+  EXPECT_EQ(reports_[1].result.error().what, "lost on the way");
+  EXPECT_TRUE(reports_[2].result.has_value());
+  EXPECT_EQ(logged().find('A'), std::string::npos) << "there is nothing to wait for";
+}
+
+TEST_P(DeviceContract, WhatHasBegunEndsBeforeADeviceThatIsStopped) {
+  for (const char name : {'a', 'b', 'c', 'd'})
+    ASSERT_TRUE(device_->submit(begun(name), done(name)).has_value());
+  device_->stop();
+  ASSERT_TRUE(run_until([&] { return completed_.size() == 4; }));
+  std::size_t stopped = 0;
+  for (const JobReport& report : reports_) stopped += report.result ? 0 : 1;
+  const std::string both = logged();
+  EXPECT_EQ(both.size(), 2 * (4 - stopped)) << both << ": each began and ended, or neither";
+  EXPECT_EQ(device_->queued(), 0);
 }
 
 TEST_P(DeviceContract, ServiceTimesAddUp) {

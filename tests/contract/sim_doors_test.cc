@@ -359,6 +359,37 @@ TEST(SimDevice, JobsTakeTheirEstimateOverTheSpeedOneAfterTheOther) {
   EXPECT_EQ(device.busy_total(), 55ms);
 }
 
+// Three lanes: the second tensor comes in while the first one is computed with, and the first
+// result goes out while the second is. A job without a finish waits for the lane in the middle.
+TEST(SimDevice, LanesGoOnBesideEachOther) {
+  SimRuntime runtime(1);
+  SimDevice device(runtime.node(1), {.way_in = 2ms, .way_out = 1ms});
+  const Instant start = runtime.now();
+  std::vector<Duration> begun, ended, completed;
+  const auto since = [&] { return runtime.now() - start; };
+  const auto submit = [&](bool goes_on) {
+    Job job{.estimate = 3ms, .body = [&] {
+              begun.push_back(since());
+              return Result<void>{};
+            }};
+    if (goes_on)
+      job.finish = [&] {
+        ended.push_back(since());
+        return Result<void>{};
+      };
+    ASSERT_TRUE(device.submit(std::move(job), [&](const JobReport& report) {
+      completed.push_back(since());
+      EXPECT_EQ(report.service, 3ms);
+    }));
+  };
+  for (const bool goes_on : {true, true, false, true}) submit(goes_on);
+  runtime.run_for(1s);
+  EXPECT_EQ(begun, (std::vector<Duration>{0ms, 0ms, 11ms, 11ms}));
+  EXPECT_EQ(ended, (std::vector<Duration>{6ms, 9ms, 17ms}));
+  EXPECT_EQ(completed, (std::vector<Duration>{6ms, 9ms, 11ms, 17ms}));
+  EXPECT_EQ(device.busy_total(), 12ms);
+}
+
 TEST(SimDevice, JitterIsBoundedAndFollowsTheSeed) {
   const auto total = [](std::uint64_t seed) {
     SimRuntime runtime(1);

@@ -135,6 +135,29 @@ TEST_F(CudaBackend, CrossEntropyAgreesWithTheCpu) {
   EXPECT_TRUE(std::isnan(cross_entropy_sum(bad, first).item<double>()));
 }
 
+// Widths of whole runs of 16 bytes and of single elements.
+TEST_F(CudaBackend, SwiGluAgreesWithTheCpu) {
+  for (const std::int64_t width : {7, 64, 1024}) {
+    for (const auto type : {at::kFloat, at::kBFloat16}) {
+      const at::Tensor x = (4 * at::randn({33, 2 * width}, kF32Options)).to(type);
+      const at::Tensor g = at::randn({33, width}, kF32Options).to(type);
+      at::Tensor made[2], gradient[2];
+      for (int i : {0, 1}) {
+        const at::Device device(i == 0 ? at::kCPU : at::kCUDA);
+        const auto wide = i == 0 ? at::kFloat : type;
+        const at::Tensor leaf = x.to(wide).to(device, /*non_blocking=*/false, true);
+        leaf.requires_grad_(true);
+        made[i] = swiglu(leaf);
+        gradient[i] = torch::autograd::grad({made[i]}, {leaf}, {g.to(wide).to(device)})[0];
+      }
+      EXPECT_EQ(made[1].scalar_type(), type);
+      const double bound = type == at::kFloat ? 1e-6 : 0x1p-8;
+      EXPECT_LT(largest_difference(made[1], made[0]), bound * largest(made[0])) << width;
+      EXPECT_LT(largest_difference(gradient[1], gradient[0]), bound * largest(gradient[0]));
+    }
+  }
+}
+
 // A contribution depends on its name alone: rows of one token are added in one order.
 TEST_F(CudaBackend, RowsAreAddedWithTheSameBitsEachTime) {
   const at::Tensor table = at::zeros({50, 96}, kF32Options).to(at::kCUDA);
@@ -268,6 +291,50 @@ TEST_F(CudaBackend, StagesTakeAndGiveWireBuffers) {
   }
   model.reset();
   EXPECT_TRUE(last_sample->measure(*parse_codec("h8"), nullptr)) << "it needs the model";
+}
+
+// Three passes are begun before the first is waited for: what each gives has the bits of one alone.
+TEST_F(CudaBackend, PassesGoOnBesideEachOther) {
+  RunConfig config = tiny_config();
+  config.model.dtype = DType::kF32;
+  const ModelSpec spec = resolved(config);
+  auto model = make_stage(spec, stage_of(spec, 1, 3), {.device = "cuda"});
+  ASSERT_TRUE(model->goes_on());
+  Buffer sums = Buffer::zeroed(model->layout().bytes());
+  const WireRequest request{.codec = *parse_codec("h8"), .key = {}, .sample_elements = 0};
+  std::vector<Buffer> wires;
+  for (int i = 0; i < 3; ++i) {
+    Buffer values(4ULL * spec.sequence * spec.hidden_width() * sizeof(float));
+    for (float& value : values.as<float>())
+      value = std::sin(static_cast<float>(&value - values.as<float>().data()) * (1.0F + i));
+    wires.push_back(encode(request.codec, values.bytes(), DType::kF32));
+  }
+  const auto input_of = [&](std::uint32_t i, std::uint64_t attempt) {
+    ForwardInput in{.id = attempt_of(1, i), .train = true, .rows = 4, .loss_scale = 1};
+    in.id.attempt.value += attempt;
+    in.hidden_wire = wires[i].bytes();
+    in.as_wire = request;
+    return in;
+  };
+  std::vector<Buffer> alone;
+  for (std::uint32_t i = 0; i < 3; ++i) {
+    auto output = model->forward(input_of(i, 0));
+    ASSERT_TRUE(output) << output.error().what;
+    alone.push_back(std::move(output->hidden));
+  }
+  std::vector<std::unique_ptr<Begun<ForwardOutput>>> begun;
+  for (std::uint32_t i = 0; i < 3; ++i) {
+    auto pass = model->begin_forward(input_of(i, 100));
+    ASSERT_TRUE(pass) << pass.error().what;
+    begun.push_back(std::move(*pass));
+  }
+  for (std::uint32_t i = 0; i < 3; ++i) {
+    const auto output = begun[i]->wait();
+    ASSERT_TRUE(output) << output.error().what;
+    EXPECT_TRUE(output->finite);
+    EXPECT_TRUE(std::ranges::equal(output->hidden.bytes(), alone[i].bytes())) << i;
+  }
+  EXPECT_EQ(model->saved_graphs(), 6U);
 }
 
 TEST_F(CudaBackend, ACorruptWireBufferChangesNothing) {

@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include "sim/cluster/resident_model.h"
 #include "tests/oracle/oracle_case.h"
 
 namespace swarmline::oracle {
@@ -27,6 +28,17 @@ void llama(RunConfig& config) {
   config.model.heads = 4;
   config.model.kv_heads = 2;
   config.model.bias = false;
+}
+
+// As a CUDA stage does it, with the CPU's products.
+void on_devices(SimClusterOptions& options) {
+  options.make_model = [](const ModelSpec& spec, const StageSpec& stage,
+                          const StageModelOptions& more) -> Result<std::unique_ptr<StageModel>> {
+    auto model = make_stage_model(spec, stage, more);
+    if (!model) return model;
+    return on_a_device(std::move(*model));
+  };
+  for (SimPeer& peer : options.peers) peer.way_in = peer.way_out = milliseconds(1);
 }
 
 std::vector<Variant> variants() {
@@ -106,6 +118,17 @@ std::vector<Variant> variants() {
       {"EvaluationsInBetween", late, [](RunConfig& c) { c.eval.every_steps = 1; }},
       {"EvaluationsWithoutDelay", two, [](RunConfig& c) { c.eval.every_steps = 2; }},
       {"CheckpointsInBetween", late, [](RunConfig& c) { c.checkpoint.every_steps = 1; }},
+      {"OnDevices", two, [](RunConfig&) {}, on_devices},
+      {"OnDevicesDelayedLambLlama",
+       {.stages = 4, .peers = 2, .delay = 1, .optimizer = OptimizerKind::kLamb},
+       llama,
+       on_devices},
+      {"OnDevicesCheckpointsRecomputed", late,
+       [](RunConfig& c) {
+         c.checkpoint.every_steps = 1;
+         c.pipeline.recompute = Recompute::kAlways;
+       },
+       on_devices},
       {"NoClipping", two, [](RunConfig& c) { c.optimizer.clip = 0; }},
       {"LongDelays", late, [](RunConfig&) {},
        [](SimClusterOptions& o) {

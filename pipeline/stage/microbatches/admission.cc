@@ -211,8 +211,7 @@ void Admission::compute_forward(const TaskPtr& task) {
   job.job_class = JobClass::kForward;
   job.phase = task->id.microbatch.phase;
   job.job.kind = JobKind::kForward;
-  job.job.body =
-      forward_body(context_, task, monitor_.plan(CodecMonitor::Way::kForward, *task), result);
+  set_forward(job.job, context_, task, monitor_.plan(CodecMonitor::Way::kForward, *task), result);
   job.done = guard_.wrap(
       [this, task, result](const JobReport& report) { after_forward(task, report, *result); });
   task->forward_job = context_.queue.submit(std::move(job));
@@ -222,7 +221,7 @@ void Admission::after_forward(const TaskPtr& task, const JobReport& report,
                               const ForwardResult& result) {
   traffic_.computed(task->id.microbatch.phase, report.service, 1);
   hand_back();
-  task->has_graph = report.result.has_value() && task->train();
+  task->has_graph = result.begun && task->train();
   if (task->cancelled) {
     // Whoever gave it up learns how slow this peer is.
     if (report.result && task->state != TaskState::kOver) say_forward_done(*task, report);

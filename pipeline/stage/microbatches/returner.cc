@@ -124,8 +124,8 @@ void Returner::queue_backward(const TaskPtr& task, bool weight_gradients) {
   job.phase = task->id.microbatch.phase;
   const bool adds = weight_gradients && !plan.add_later;
   job.job.kind = adds ? JobKind::kBackward : JobKind::kInputGradient;
-  job.job.body = backward_body(context_, task, plan,
-                               monitor_.plan(CodecMonitor::Way::kBackward, *task), result);
+  set_backward(job.job, context_, task, plan, monitor_.plan(CodecMonitor::Way::kBackward, *task),
+               result);
   job.done = guard_.wrap([this, task, plan, result](const JobReport& report) {
     after_backward(task, plan, report, *result);
   });
@@ -203,7 +203,7 @@ void Returner::queue_adding(const TaskPtr& task) {
   job.job_class = JobClass::kWeightGradients;
   job.phase = task->id.microbatch.phase;
   job.job.kind = JobKind::kWeightGradients;
-  job.job.body = add_weights_body(context_, task);
+  set_adding(job.job, context_, task);
   job.done = guard_.wrap([this, task](const JobReport& report) { after_adding(task, report); });
   context_.queue.submit(std::move(job));
   if (enough_wait) context_.queue.hurry_weight_gradients(task->id.microbatch.phase);

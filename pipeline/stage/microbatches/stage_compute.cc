@@ -73,17 +73,39 @@ void send_tensor(const StageContext& context, const WireRequest& send, Buffer gi
   result.sample = host_sample(given.bytes(), dtype, send.sample_elements);
 }
 
+// Where nothing goes on by itself, a body does both.
+template <typename Begin, typename Finish>
+void set_parts(Job& job, bool goes_on, const Begin& begin, const Finish& finish) {
+  if (goes_on) {
+    job.body = begin;
+    job.finish = finish;
+    return;
+  }
+  job.body = [begin, finish]() -> Result<void> {
+    SWARMLINE_TRY(begin());
+    return finish();
+  };
+}
+
 }  // namespace
 
-std::function<Result<void>()> forward_body(StageContext& context, TaskPtr task, WireRequest send,
-                                           std::shared_ptr<ForwardResult> result) {
-  return [&context, task, send, result]() -> Result<void> {
+void set_forward(Job& job, StageContext& context, TaskPtr task, WireRequest send,
+                 std::shared_ptr<ForwardResult> result) {
+  auto begun = std::make_shared<std::unique_ptr<Begun<ForwardOutput>>>();
+  const auto begin = [&context, task, send, result, begun]() -> Result<void> {
     SWARMLINE_TRY(context.state.use(task->version));
     Incoming hidden;
     auto input = forward_input(context, *task, hidden);
     if (!input) return std::unexpected(input.error());
     if (context.model.takes_wire()) input->as_wire = send;
-    auto output = context.model.forward(*input);
+    auto pass = context.model.begin_forward(*input);
+    if (!pass) return std::unexpected(pass.error());
+    *begun = std::move(*pass);
+    result->begun = true;
+    return {};
+  };
+  const auto finish = [&context, send, result, begun]() -> Result<void> {
+    auto output = (*begun)->wait();
     if (!output) return std::unexpected(output.error());
     result->loss_sum = output->loss_sum;
     result->finite = output->finite;
@@ -91,12 +113,13 @@ std::function<Result<void>()> forward_body(StageContext& context, TaskPtr task, 
       send_tensor(context, send, std::move(output->hidden), std::move(output->sample), *result);
     return {};
   };
+  set_parts(job, context.model.goes_on(), begin, finish);
 }
 
-std::function<Result<void>()> backward_body(StageContext& context, TaskPtr task, BackwardPlan plan,
-                                            WireRequest send,
-                                            std::shared_ptr<BackwardResult> result) {
-  return [&context, task, plan, send, result]() -> Result<void> {
+void set_backward(Job& job, StageContext& context, TaskPtr task, BackwardPlan plan,
+                  WireRequest send, std::shared_ptr<BackwardResult> result) {
+  auto begun = std::make_shared<std::unique_ptr<Begun<BackwardOutput>>>();
+  const auto begin = [&context, task, plan, send, begun]() -> Result<void> {
     SWARMLINE_TRY(context.state.use(task->version));
     Incoming gradient;
     auto input = backward_input(context, *task, gradient);
@@ -105,7 +128,13 @@ std::function<Result<void>()> backward_body(StageContext& context, TaskPtr task,
     input->give_input_gradient = plan.input_gradient;
     input->add_later = plan.add_later;
     if (context.model.takes_wire()) input->as_wire = send;
-    auto output = context.model.backward(*input);
+    auto pass = context.model.begin_backward(*input);
+    if (!pass) return std::unexpected(pass.error());
+    *begun = std::move(*pass);
+    return {};
+  };
+  const auto finish = [&context, plan, send, result, begun]() -> Result<void> {
+    auto output = (*begun)->wait();
     if (!output) return std::unexpected(output.error());
     result->finite = output->finite;
     if (!context.first() && plan.input_gradient)
@@ -113,13 +142,23 @@ std::function<Result<void>()> backward_body(StageContext& context, TaskPtr task,
                   *result);
     return {};
   };
+  set_parts(job, context.model.goes_on(), begin, finish);
 }
 
-std::function<Result<void>()> add_weights_body(StageContext& context, TaskPtr task) {
-  return [&context, task] {
-    return context.model.add_weight_gradients(
+void set_adding(Job& job, StageContext& context, TaskPtr task) {
+  auto begun = std::make_shared<std::unique_ptr<Begun<AddedGradients>>>();
+  const auto begin = [&context, task, begun]() -> Result<void> {
+    auto pass = context.model.begin_weight_gradients(
         task->id, context.state.accumulator(task->id.microbatch.phase.step));
+    if (!pass) return std::unexpected(pass.error());
+    *begun = std::move(*pass);
+    return {};
   };
+  const auto finish = [begun]() -> Result<void> {
+    const auto added = (*begun)->wait();
+    return added ? Result<void>() : std::unexpected(added.error());
+  };
+  set_parts(job, context.model.goes_on(), begin, finish);
 }
 
 std::function<Result<void>()> subtract_body(StageContext& context, TaskPtr task) {

@@ -1,6 +1,7 @@
 // The device jobs of a stage: decode, compute, encode; the model does all three where it takes wire
-// buffers. Each function builds a job body that touches the model on the device's thread and writes
-// into a result that the completion reads; inputs are frozen while the job is under way.
+// buffers. Each function builds a job's body, and its finish where the model's device goes on by
+// itself. A body touches the model on the device's thread; a finish waits for what the body began.
+// Both write into a result that the completion reads; inputs are frozen while the job is under way.
 //   Source: one microbatch's life, ARCHITECTURE.md.
 #pragma once
 
@@ -16,6 +17,7 @@ struct ForwardResult {
   TensorSamplePtr sample;  // of the output, where the request asked for one
   double loss_sum = 0;
   bool finite = true;
+  bool begun = false;  // the model keeps what a backward needs, whatever came of it then
 };
 
 struct BackwardResult {
@@ -30,13 +32,12 @@ struct BackwardPlan {
   bool add_later = false;  // weight gradients: by add_weights_body()
 };
 
-std::function<Result<void>()> forward_body(StageContext& context, TaskPtr task, WireRequest send,
-                                           std::shared_ptr<ForwardResult> result);
-std::function<Result<void>()> backward_body(StageContext& context, TaskPtr task, BackwardPlan plan,
-                                            WireRequest send,
-                                            std::shared_ptr<BackwardResult> result);
+void set_forward(Job& job, StageContext& context, TaskPtr task, WireRequest send,
+                 std::shared_ptr<ForwardResult> result);
+void set_backward(Job& job, StageContext& context, TaskPtr task, BackwardPlan plan,
+                  WireRequest send, std::shared_ptr<BackwardResult> result);
 // Adds the weight gradients that a backward left for later.
-std::function<Result<void>()> add_weights_body(StageContext& context, TaskPtr task);
+void set_adding(Job& job, StageContext& context, TaskPtr task);
 // Runs the microbatch again and subtracts its weight gradients from its step's accumulator.
 std::function<Result<void>()> subtract_body(StageContext& context, TaskPtr task);
 

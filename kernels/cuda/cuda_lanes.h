@@ -1,0 +1,15 @@
+// Lanes on CUDA: kCompute is the default stream, where libtorch computes as well.
+//   Thread, errors: as kernels/lanes.h says; the calling thread has chosen the device, but for
+//                   synchronize().
+#pragma once
+
+#include <cuda_runtime.h>
+#include <memory>
+
+#include "kernels/lanes.h"
+
+namespace swarmline::kernels::cuda {
+
+Result<std::unique_ptr<Lanes>> make_lanes();
+
+}  // namespace swarmline::kernels::cuda
