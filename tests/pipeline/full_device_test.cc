@@ -1,5 +1,6 @@
 // A device with room for few graphs: what does not fit is sent elsewhere or waits, and the run is
 // the one with room for all.
+#include <algorithm>
 #include <memory>
 #include <set>
 
@@ -56,6 +57,24 @@ class FullModel final : public ModelWrapper {
   std::set<AttemptId> given_up_;
 };
 
+// Has room for one graph in the first ten steps, and for all later.
+class EmptiedModel final : public ModelWrapper {
+ public:
+  EmptiedModel(std::unique_ptr<StageModel> inner, std::size_t& most_late)
+      : ModelWrapper(std::move(inner)), most_late_(most_late) {}
+  Result<ForwardOutput> forward(const ForwardInput& input) override {
+    const std::uint64_t step = input.id.microbatch.phase.step;
+    if (input.train && step < 10 && saved_graphs() >= 1)
+      return fail(ErrorCode::kOutOfMemory, "forward");
+    auto output = ModelWrapper::forward(input);
+    if (step > 30) most_late_ = std::max(most_late_, saved_graphs());
+    return output;
+  }
+
+ private:
+  std::size_t& most_late_;
+};
+
 MakeModel with_room(Room room, std::uint64_t& refused, std::uint16_t stage) {
   return [room, &refused, stage](const ModelSpec& spec, const StageSpec& of,
                                  const StageModelOptions&) -> Result<std::unique_ptr<StageModel>> {
@@ -110,6 +129,24 @@ TEST_P(FullDevice, LateGradientsChangeNothing) {
       });
   swarm.finish();
   expect_equal(swarm.cluster().parameters(), one_each(config));
+}
+
+// Somebody else's program leaves the card: the peer takes as many microbatches as before it came.
+TEST_P(FullDevice, RoomThatComesBackIsUsed) {
+  const MarkExpected full("admission.device_full"), more("admission.tries_more_room");
+  RunConfig config = small_run({1, 2, 1});
+  config.pipeline.delay = GetParam();
+  config.run.steps = 40;
+  std::size_t most_late = 0;  // graphs at once, in the last steps
+  const MakeModel make = [&](const ModelSpec& spec, const StageSpec& of,
+                             const StageModelOptions&) -> Result<std::unique_ptr<StageModel>> {
+    auto model = std::make_unique<FakeStageModel>(spec, of);
+    if (of.stage.value != 1) return model;
+    return std::make_unique<EmptiedModel>(std::move(model), most_late);
+  };
+  Swarm swarm(swarm_of(config, make));
+  swarm.finish();
+  EXPECT_GT(most_late, 1U);
 }
 
 // What does not fit alone fits nowhere.

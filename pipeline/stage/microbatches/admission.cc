@@ -22,7 +22,7 @@ Admission::Admission(StageContext& context, const PhaseBook& phases, CodecMonito
       phases_(phases),
       monitor_(monitor),
       traffic_(traffic),
-      admit_bytes_max_(admit_bytes_max),
+      room_(admit_bytes_max),
       hooks_(std::move(hooks)),
       order_(context_.config, context_.stage) {}
 
@@ -110,7 +110,7 @@ Result<void> Admission::on_forward(const Seat& from, const wire::Forward& messag
 // on.
 bool Admission::has_room(std::uint64_t bytes) const {
   return admitted_bytes_ == 0 ||
-         (admitted_bytes_ + bytes <= admit_bytes_max_ && under_way() < may_have());
+         (admitted_bytes_ + bytes <= room_.bytes() && under_way() < may_have());
 }
 
 // What is held for a phase to come is not counted: it waits for those that there is to be room for.
@@ -152,6 +152,7 @@ void Admission::admit(const TaskPtr& task) {
   if (!context_.queue.slowdown().is_slow())
     usually_in_flight_ += kInFlightGain * (static_cast<double>(under_way()) - usually_in_flight_);
   admitted_bytes_ += task->admitted_bytes;
+  largest_bytes_ = std::max(largest_bytes_, task->admitted_bytes);
   queue_or_hold(task);
 }
 
@@ -289,7 +290,7 @@ bool Admission::others_make_room(const TaskPtr& task) {
         to_string(context_.self), graphs);
     graphs_max_ = graphs;
   }
-  if (!task->local()) admit_bytes_max_ = std::min(admit_bytes_max_, bytes);
+  if (!task->local()) room_.on_full(bytes);
   return true;
 }
 
@@ -331,6 +332,10 @@ void Admission::leave(const TaskPtr& task) {
 }
 
 std::vector<TaskPtr> Admission::take_over(const Phase& phase) {
+  if (phase.kind == PhaseKind::kTrain && room_.on_step(std::exchange(largest_bytes_, 0))) {
+    SWARMLINE_MARK("admission.tries_more_room");
+    graphs_max_ = std::numeric_limits<std::size_t>::max();
+  }
   std::vector<TaskPtr> over;
   for (const auto& [id, task] : tasks_)
     if (id.microbatch.phase == phase && status(*task) == PhaseStatus::kOver) over.push_back(task);
@@ -366,7 +371,7 @@ void Admission::refuse(const Seat& to, const AttemptId& id, wire::Refused::Why w
 }
 
 void Admission::offer_credit() {
-  if (refused_full_.empty() || admitted_bytes_ > admit_bytes_max_ / 2 || under_way() >= may_have())
+  if (refused_full_.empty() || admitted_bytes_ > room_.bytes() / 2 || under_way() >= may_have())
     return;
   for (const auto& [peer, seat] : std::exchange(refused_full_, {}))
     context_.links.send(seat, make_frame(MessageKind::kCredit, wire::Credit()));

@@ -26,6 +26,7 @@
 #include "base/callback_guard.h"
 #include "pipeline/stage/common/phase_book.h"
 #include "pipeline/stage/common/stage_context.h"
+#include "pipeline/stage/microbatches/admit_room.h"
 #include "pipeline/stage/microbatches/boundary_traffic.h"
 #include "pipeline/stage/microbatches/codec_monitor.h"
 #include "pipeline/stage/microbatches/microbatch_schedule.h"
@@ -105,7 +106,8 @@ class Admission {
   const PhaseBook& phases_;
   CodecMonitor& monitor_;
   BoundaryTraffic& traffic_;
-  std::uint64_t admit_bytes_max_;
+  AdmitRoom room_;
+  std::uint64_t largest_bytes_ = 0;  // of the microbatches of the steps under way
   std::size_t graphs_max_ = std::numeric_limits<std::size_t>::max();  // as the device has shown
   Hooks hooks_;
   MicrobatchSchedule order_;
