@@ -137,6 +137,19 @@ Distances distances(const Trace& reference, const Trace& run) {
   return apart;
 }
 
+Trace without_furthest(const Trace& reference, Trace run, double share) {
+  for (auto& [name, values] : run.tensors) {
+    const std::vector<double>& expected = reference.tensors.at(name);
+    std::vector<std::size_t> order(values.size());
+    for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
+    const auto apart = [&](std::size_t i) { return std::abs(values[i] - expected[i]); };
+    std::ranges::sort(order, std::ranges::greater{}, apart);
+    const auto others = static_cast<std::size_t>(share * static_cast<double>(order.size()));
+    for (std::size_t i = 0; i < others; ++i) values[order[i]] = expected[order[i]];
+  }
+  return run;
+}
+
 std::string Comparison::sentence() const {
   return fmt::format("{}: {:.3g} apart, allowed {:.3g}: {:.3g} x the bound", where, difference,
                      bound, ratio);

@@ -63,6 +63,9 @@ Bound relative_bound(const ModelSection& model, const Trace& reference,
                      std::span<const Trace> permuted, double relative);
 
 Distances distances(const Trace& reference, const Trace& run);
+// `run` with that share of each tensor's elements, those furthest from the reference's, put in
+// their place. Both have the same tensors.
+Trace without_furthest(const Trace& reference, Trace run, double share);
 
 // The place where a run is nearest to its bound, or furthest beyond it.
 struct Comparison {

@@ -18,21 +18,6 @@ namespace {
 constexpr double kCodeFactor = 4;
 constexpr double kOtherCodesShare = 0.01;
 
-// `run` with the elements of each tensor that are furthest from the reference's put in their place.
-Trace without_other_codes(const Trace& reference, Trace run) {
-  for (auto& [name, values] : run.tensors) {
-    const std::vector<double>& expected = reference.tensors.at(name);
-    std::vector<std::size_t> order(values.size());
-    for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
-    const auto distance = [&](std::size_t i) { return std::abs(values[i] - expected[i]); };
-    std::ranges::sort(order, std::ranges::greater{}, distance);
-    const auto others =
-        static_cast<std::size_t>(kOtherCodesShare * static_cast<double>(order.size()));
-    for (std::size_t i = 0; i < others; ++i) values[order[i]] = expected[order[i]];
-  }
-  return run;
-}
-
 double furthest(const Trace& reference, const Trace& run) {
   double most = 0;
   for (const auto& [name, distance] : distances(reference, run).tensors) {
@@ -56,8 +41,9 @@ TEST_P(CodedState, Agrees) {
     const References& references = references_of(config());
     const Trace run = run_swarm(swarm_options(config(), seed));
     EXPECT_LT(furthest(references.reference, run), config().optimizer.lr);
-    const Comparison worst = compare(
-        references.reference, without_other_codes(references.reference, run), references.bound);
+    const Comparison worst =
+        compare(references.reference, without_furthest(references.reference, run, kOtherCodesShare),
+                references.bound);
     EXPECT_LE(worst.ratio, kCodeFactor) << worst.sentence();
     report("CodedState" + GetParam().name(), DType::kF32, worst);
   }
@@ -68,7 +54,8 @@ TEST_P(CodedState, MutantsDoNot) {
   const References& references = references_of(config());
   for (const Kind kind : {Kind::kDropMicrobatch, Kind::kDoubleMicrobatch, Kind::kMissAtOneStage,
                           Kind::kLearningRate, Kind::kClipBeforeReduce}) {
-    Trace mutant = without_other_codes(references.reference, reference_trace(config(), kind));
+    Trace mutant =
+        without_furthest(references.reference, reference_trace(config(), kind), kOtherCodesShare);
     mutant.losses = references.reference.losses;
     mutant.eval_loss = references.reference.eval_loss;
     const Comparison worst = compare(references.reference, mutant, references.bound);
