@@ -63,8 +63,8 @@ compare: bootstrap compare-env  ## bitsandbytes' and hivemind's codecs beside ou
 compare-env:  ## install what the benchmarks are compared with (PyTorch and others) into .deps/compare
 	@scripts/compare-env $(ARGS)
 
-gpu-pack: bootstrap  ## pack what a bare machine with a GPU needs for gpu-check: build/gpu-pack.tar.xz
-	@JOBS=$(JOBS) scripts/gpu-pack
+gpu-pack: bootstrap  ## pack what a bare machine with a GPU needs for gpu-check: build/gpu-pack.tar.xz; ARGS="--architecture 90": for such cards alone
+	@JOBS=$(JOBS) scripts/gpu-pack $(ARGS)
 
 gpu-check:  ## run all that needs a GPU, from build/gpu-pack.tar.xz; prints one table
 	@python3 scripts/gpu-check $(ARGS)

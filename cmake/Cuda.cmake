@@ -28,7 +28,9 @@ if(SWARMLINE_WITH_CUDA)
   # libtorch brings the shared one: a second runtime would have errors of its own.
   set(CMAKE_CUDA_RUNTIME_LIBRARY Shared)
   enable_language(CUDA)
+  # Line tables for compute-sanitizer and profilers; they change no code.
   set(CMAKE_CUDA_FLAGS_RELWITHDEBINFO "-O2 -lineinfo")
+  set(CMAKE_CUDA_FLAGS_RELEASE "-O3 -DNDEBUG -lineinfo")
   set(CMAKE_CUDA_COMPILER_LAUNCHER ${CMAKE_CXX_COMPILER_LAUNCHER})
   # CMake 3.25.1 does not know that nvcc has C++20.
   set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)

@@ -1,4 +1,4 @@
-"""The parts of gpu-check that run other people's programs beside ours: PyTorch, eager and compiled, and bitsandbytes."""
+"""The parts of gpu-check that run other people's programs beside ours: PyTorch, eager and compiled, bitsandbytes, torchao."""
 
 import importlib.util
 import json
@@ -56,7 +56,7 @@ def training(check, gpu_check):
         if ran is None:
             continue
         rates[name] = step_rate(check, name, ran[1], shape, used.upper_quartile())
-    for name, more in (("PyTorch eager", ()), ("PyTorch compiled", ("--compile",))):
+    for name, more in rivals_of_training(check):
         options = {"d-model": "model.d_model", "layers": "model.layers", "heads": "model.heads", "vocab": "model.vocab",
                    "sequence": "batch.sequence", "batch": "batch.batch", "microbatch": "batch.microbatch", "steps": "run.steps"}
         arguments = [sys.executable, "scripts/torch_eager.py", "--device", check.options.device, "--precision", "bf16", *more]
@@ -67,13 +67,22 @@ def training(check, gpu_check):
         if done is None:
             continue
         if done[0] != 0:
-            check.add("training", name, "failed", gpu_check.last_failure(done[1]), done[1])
+            check.add("training", name, "failed", gpu_check.how_it_ended(*done), done[1])
             continue
         steps = [json.loads(line) for line in done[1].splitlines() if line.startswith("{")]
         rates[name] = step_rate(check, name, steps, shape, used.upper_quartile())
     for figure in check.figures:
         if figure["op"] == "training" and rates.get("PyTorch eager") and rates.get(figure["form"]):
             figure["of_eager"] = round(rates[figure["form"]] / rates["PyTorch eager"], 3)
+
+
+def rivals_of_training(check):
+    if check.torch is None or importlib.util.find_spec("torch") is None:
+        check.add("training", "PyTorch", "skipped", "not installed here")
+        return ()
+    eager = (("PyTorch eager", ()),)
+    # The CPU's compiler takes longer than all of the small training.
+    return eager if check.options.device == "cpu" else (*eager, ("PyTorch compiled", ("--compile",)))
 
 
 def step_rate(check, name, steps, shape, used):
@@ -116,19 +125,55 @@ for name, dtype in (("fp32", torch.float32), ("bf16", torch.bfloat16), ("fp16", 
 """
 
 
-def bitsandbytes(check, gpu_check):
-    if importlib.util.find_spec("bitsandbytes") is None:
-        check.add("bitsandbytes", "its CUDA kernels", "skipped", "not installed here")
+# The step that cuda_optimizer_bench times as "adamw 8bit": 12 bytes of fp32 a parameter and four of coded moments, read and
+# written. Its first steps compile it. LAMB it has none.
+TORCHAO = """
+import json, statistics, torch
+from torchao.optim import AdamW8bit, AdamWFp8
+n = {n} << 20
+moved = {"8bit": 12 + 4 * (1 + 4 / 256), "fp8": 12 + 4 * (1 + 4 / 256)}
+half = int(moved["8bit"] * n / 2)
+copy_from = torch.empty(half, dtype=torch.uint8, device="cuda"); copy_to = torch.empty_like(copy_from)
+def timed(call):
+    a, b = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    a.record(); call(); b.record(); b.synchronize()
+    return 1e3 * a.elapsed_time(b)
+for name, kind in (("8bit", AdamW8bit), ("fp8", AdamWFp8)):
+    weights = torch.nn.Parameter(torch.randn(n // 4096, 4096, device="cuda"))
+    weights.grad = torch.randn_like(weights)
+    optimizer = kind([weights], lr=0.01, betas=(0.9, 0.95), weight_decay=0.1, block_size=256)
+    before = weights.detach().clone()
+    times, copies = [], []
+    for i in range(20):
+        times.append(timed(optimizer.step)); copies.append(timed(lambda: copy_to.copy_(copy_from)))
+    assert torch.isfinite(weights).all() and not torch.equal(weights, before), "the step did nothing"
+    us, copy_us = statistics.median(times[5:]), statistics.median(copies[5:])
+    print(json.dumps(dict(op="adamw", format=f"torchao {name}", dtype="fp32", block=256, us=round(us, 2), copy_us=round(copy_us, 2),
+                          gb_per_s=round(moved[name] * n / us / 1e3), share=round(copy_us / us, 3))))
+"""
+
+
+def rival_figures(check, gpu_check, part, what, code):
+    """A program of theirs, run with the libraries that their wheels bring."""
+    if importlib.util.find_spec(part) is None:
+        check.add(part, what, "skipped", "not installed here")
         return
     if check.gpu is None:
-        check.add("bitsandbytes", "its CUDA kernels", "skipped", "no GPU here")
+        check.add(part, what, "skipped", "no GPU here")
         return
-    code = BITSANDBYTES.replace("{n}", gpu_check.BENCH_MEBI_ELEMENTS[check.options.quick])
-    done = check.run("bitsandbytes", [sys.executable, "-c", code], name="kernels",
-                     env={"LD_LIBRARY_PATH": os.environ.get("LD_LIBRARY_PATH", "")})
+    done = check.run(part, [sys.executable, "-c", code.replace("{n}", gpu_check.BENCH_MEBI_ELEMENTS[check.options.quick])],
+                     name=what, env={"LD_LIBRARY_PATH": os.environ.get("LD_LIBRARY_PATH", "")})
     if done is None:
         return
-    lines = gpu_check.json_lines(done[1])
+    lines, broken = check.read.json_lines(done[1])
     check.figures += lines
-    check.add("bitsandbytes", "its CUDA kernels", "passed" if done[0] == 0 and lines else "failed",
-              f"{len(lines)} figures" if lines else gpu_check.last_failure(done[1]), done[1])
+    fine = done[0] == 0 and lines and not broken
+    check.add(part, what, "passed" if fine else "failed", f"{len(lines)} figures" if fine else gpu_check.how_it_ended(*done), done[1])
+
+
+def bitsandbytes(check, gpu_check):
+    rival_figures(check, gpu_check, "bitsandbytes", "its CUDA kernels", BITSANDBYTES)
+
+
+def torchao(check, gpu_check):
+    rival_figures(check, gpu_check, "torchao", "its 8-bit optimizers", TORCHAO)

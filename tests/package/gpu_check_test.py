@@ -1,0 +1,198 @@
+#!/usr/bin/env python3
+"""scripts/gpu-check on a machine without a GPU: with the programs of a build folder, and with programs that fail, which it must
+say. Cards are made up by an nvidia-smi of the test's own.
+
+usage: gpu_check_test.py [--whole] [TEST] BUILD SOURCE     --whole: all parts on the CPU, to the end (minutes); of the build it needs
+                                            swarmline, oracle_process_test and stage_bench
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+WHOLE = "--whole" in sys.argv
+sys.argv = [argument for argument in sys.argv if argument != "--whole"]
+SOURCE = Path(sys.argv.pop()).resolve() if len(sys.argv) > 2 else Path(".").resolve()
+BUILD = Path(sys.argv.pop()).resolve() if len(sys.argv) > 1 else Path("build/ci").resolve()
+WHOLE_SECONDS = 3000
+
+GOOD_PROGRAM = """#!/bin/sh
+case "$1" in
+  doctor) echo '{'; echo '"checks": [{"check": "libtorch", "verdict": "ok", "what": ""}]}' ;;
+esac
+"""
+PASSES = "#!/bin/sh\necho '[  PASSED  ] 3 tests.'\n"
+SKIPS = "#!/bin/sh\nprintf 'a_test.cc:1: Skipped\\nno CUDA device\\n[  PASSED  ] 0 tests.\\n[  SKIPPED ] 2 tests, listed below:\\n'\n"
+FIGURE = '{"op": "stage", "us": 1}'
+
+
+class Packs(unittest.TestCase):
+    """Runs gpu-check in a folder of its own."""
+
+    def setUp(self):
+        temp = tempfile.TemporaryDirectory(prefix="gpu_check_test.")
+        self.addCleanup(temp.cleanup)
+        self.folder = Path(temp.name).resolve()
+        self.pack = self.folder / "pack"
+
+    def make_pack(self, programs, **about):
+        (self.pack / "bin").mkdir(parents=True)
+        (self.pack / "lib").mkdir()
+        about = {"version": "test", "movable": False, "architectures": ["90-real"], **about}
+        (self.pack / "pack.json").write_text(json.dumps(about))
+        for name, text in {"swarmline": GOOD_PROGRAM, **programs}.items():
+            self.make_program(self.pack / "bin" / name, text)
+
+    def make_program(self, path, text):
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+        path.chmod(0o755)
+
+    def make_card(self, compute="9.0"):
+        self.make_program(self.folder / "path" / "nvidia-smi", "#!/bin/sh\ncase \"$*\" in\n"
+                          f"  *compute_cap*) echo {compute} ;;\n  *name*) echo 'A card, 580.1, 81920 MiB' ;;\n  *) sleep 1 ;;\nesac\n")
+
+    def check(self, *arguments, seconds=100):
+        """(exit code, rows by what they are of, the whole JSON or None, what it printed)"""
+        path = f"{self.folder / 'path'}:{os.environ['PATH']}"
+        done = subprocess.run([sys.executable, SOURCE / "scripts/gpu-check", "--pack", self.pack, *arguments], text=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=seconds, check=False,
+                              env={**os.environ, "PATH": path})
+        results = self.folder / "gpu-check.json"
+        said = json.loads(results.read_text()) if results.exists() else None
+        rows = {row["what"]: row for row in said["rows"]} if said else {}
+        return done.returncode, rows, said, done.stdout
+
+    def assert_failed(self, rows, what, *words):
+        self.assertEqual(rows[what]["state"], "failed", rows[what])
+        for word in words:
+            self.assertIn(word, rows[what]["detail"])
+
+
+class BuiltPrograms(Packs):
+    def setUp(self):
+        super().setUp()
+        subprocess.run([SOURCE / "scripts/gpu-pack", "--from", BUILD, "--folder-only", "--out", self.pack], check=True,
+                       stdout=subprocess.DEVNULL)
+
+    def test_probe_and_unit_tests_run_without_a_gpu(self):
+        code, rows, said, output = self.check("--only", "probe,unit", "--quick", "--device", "cpu")
+        self.assertEqual(code, 0, output)
+        self.assertEqual(said["device"], "cpu")
+        for what in ("libraries of all programs", "swarmline loads libtorch"):
+            self.assertEqual(rows[what]["state"], "passed", output)
+        self.assertLessEqual({row["state"] for row in said["rows"]}, {"passed", "skipped"}, output)
+        for row in said["rows"]:
+            self.assertTrue(row["state"] == "passed" or row["detail"], row)
+        self.assertEqual(sum(row["part"] == "unit" for row in said["rows"]), 8, output)
+
+    @unittest.skipUnless(WHOLE, "--whole")
+    def test_all_parts_run_on_the_cpu(self):
+        code, rows, said, output = self.check("--device", "cpu", "--quick", "--budget", str(WHOLE_SECONDS), seconds=WHOLE_SECONDS + 60)
+        self.assertEqual(code, 0, output)
+        passed = {row["part"] for row in said["rows"] if row["state"] == "passed"}
+        self.assertLessEqual({"probe", "unit", "quickstart", "oracle", "faults", "stage", "training"}, passed, output)
+        self.assertIn("ProductionOracle.LossesAreNearTheReferences", rows, output)
+        for name in ("quickstart", "training"):
+            self.assertTrue(any(figure["op"].startswith(name) and figure["tokens_per_second"] > 0 for figure in said["figures"]), name)
+
+
+class FailingPrograms(Packs):
+    def test_a_crash_has_failed_and_the_others_are_run(self):
+        self.make_pack({"cuda_topk_test": "#!/bin/sh\necho 'about to'\nkill -SEGV $$\n", "cuda_codec_test": PASSES,
+                        "cuda_model_test": "#!/bin/sh\nprintf '[  FAILED  ] Model.Adds (3 ms)\\n'; exit 1\n"})
+        code, rows, _, output = self.check("--only", "unit", "--device", "cpu")
+        self.assertEqual(code, 1, output)
+        self.assert_failed(rows, "cuda_topk_test", "SIGSEGV", "about to")
+        self.assert_failed(rows, "cuda_model_test", "Model.Adds")
+        self.assertEqual(rows["cuda_codec_test"]["state"], "passed")
+
+    def test_a_hang_ends_with_the_budget(self):
+        self.make_pack({"cuda_topk_test": "#!/bin/sh\necho 'waits'\nexec sleep 1000\n", "cuda_codec_test": PASSES})
+        code, rows, _, output = self.check("--only", "unit", "--device", "cpu", "--budget", "7")
+        self.assertEqual(code, 1, output)
+        self.assert_failed(rows, "cuda_topk_test", "not done after")
+        self.assertEqual(rows["cuda_codec_test"]["state"], "passed", output)
+        self.assertIn("| waits", output)
+
+    def test_figures_that_are_cut_have_failed(self):
+        for text in (FIGURE[:-3], '{"op": "stage", "us": nan}', '{"op": "stage", "us": NaN}'):
+            with self.subTest(text):
+                self.setUp()
+                self.make_pack({"stage_bench": f"#!/bin/sh\necho '{FIGURE}'\nprintf '%s' '{text}'\n"})
+                code, rows, said, output = self.check("--only", "stage", "--device", "cpu")
+                self.assertEqual(code, 1, output)
+                self.assert_failed(rows, "a stage in parts", "1 figures are cut")
+                self.assertEqual(len(said["figures"]), 1)  # what could be read is kept
+
+    def test_a_benchmark_that_prints_nothing_or_fails_has_failed(self):
+        for text in ("#!/bin/sh\n", f"#!/bin/sh\necho '{FIGURE}'\nexit 1\n"):
+            with self.subTest(text):
+                self.setUp()
+                self.make_pack({"stage_bench": text})
+                code, rows, _, output = self.check("--only", "stage", "--device", "cpu")
+                self.assertEqual(code, 1, output)
+                self.assertEqual(rows["a stage in parts"]["state"], "failed")
+
+    def test_an_oracle_that_crashes_after_a_case_has_failed(self):
+        self.make_pack({"oracle_process_test": "#!/bin/sh\necho '[       OK ] ProductionOracle.Losses (9 ms)'\nkill -ABRT $$\n"})
+        code, rows, _, output = self.check("--only", "oracle", "--device", "cpu")
+        self.assertEqual(code, 1, output)
+        self.assert_failed(rows, "shard 0", "SIGABRT")
+
+    def test_a_run_whose_log_is_cut_has_failed(self):
+        log = '{"kind": "step", "loss": 1, "seconds": 1}\\n{"kind": "st'
+        self.make_pack({"swarmline": f"#!/bin/sh\nmkdir -p runs/quickstart\nprintf '{log}' >runs/quickstart/log.jsonl\n"})
+        code, rows, _, output = self.check("--only", "quickstart", "--device", "cpu")
+        self.assertEqual(code, 1, output)
+        self.assert_failed(rows, "quickstart", "cut")
+
+
+class Cards(Packs):
+    def test_what_is_skipped_where_a_card_is_has_failed(self):
+        self.make_card()
+        self.make_pack({"cuda_topk_test": SKIPS, "stage_bench": "#!/bin/sh\necho '{\"skipped\": \"no CUDA device\"}'\n"})
+        code, rows, _, output = self.check("--only", "unit,stage")
+        self.assertEqual(code, 1, output)
+        self.assert_failed(rows, "cuda_topk_test", "skipped: no CUDA device")
+        self.assert_failed(rows, "a stage in parts", "skipped: no CUDA device")
+        self.assertEqual(rows["cuda_codec_test"]["state"], "skipped")  # it is not in the pack
+        code, rows, _, output = self.check("--only", "unit", "--device", "cpu")
+        self.assertEqual((code, rows["cuda_topk_test"]["state"]), (0, "skipped"), output)
+
+    def test_a_card_that_the_pack_has_no_code_for_is_named(self):
+        self.make_card("12.0")
+        self.make_pack({"cuda_topk_test": PASSES})
+        code, rows, _, output = self.check("--only", "probe,unit")
+        self.assertEqual(code, 1, output)
+        self.assert_failed(rows, "the pack has code for this card", "of architecture 120", "90-real alone",
+                           "scripts/gpu-pack --architecture 120")
+        self.assert_failed(rows, "all of it", "not begun")
+        self.assertNotIn("cuda_topk_test", rows)
+
+    def test_which_cards_a_pack_has_code_for(self):
+        sys.path.insert(0, str(SOURCE / "scripts"))
+        from gpu_machine import needed_architecture  # pylint: disable=import-outside-toplevel
+
+        for architectures, card, needed in (
+                (["90-real"], (9, 0), None), (["90-real"], (8, 9), "89"), (["90-real"], (10, 0), "100"),
+                (["80-real"], (8, 6), None), (["86-real"], (8, 0), "80"), (["75-real", "80-real", "90"], (12, 0), None),
+                (["75-real", "80-real", "90"], (7, 0), "70"), (["90-virtual"], (8, 9), "89"), (["90-virtual"], (10, 3), None),
+                ([], (9, 0), None), (["90-real"], None, None)):
+            with self.subTest(architectures=architectures, card=card):
+                self.assertEqual(needed_architecture(architectures, card), needed)
+
+
+class Mistakes(Packs):
+    def test_they_are_a_sentence(self):
+        code, _, said, output = self.check("--only", "unit", "--device", "cpu")
+        self.assertEqual((code, said), (2, None))
+        self.assertIn("is no pack: it has no pack.json", output)
+
+
+if __name__ == "__main__":
+    unittest.main()
