@@ -38,6 +38,15 @@ def capability():
     return found and (int(found.group(1)), int(found.group(2)))
 
 
+def version_in(root):
+    """As the package itself says, for it may have been built where it is; importing it would take seconds."""
+    try:
+        found = re.search(r"""^__version__\b[^=\n]*= *['"](.+)['"]""", (root / "version.py").read_text(), re.MULTILINE)
+        return found.group(1) if found else importlib.metadata.version("torch") or "of an unknown version"
+    except (OSError, importlib.metadata.PackageNotFoundError):
+        return "of an unknown version"
+
+
 def torch_libraries(device, movable):
     """Version of the PyTorch of this Python, or None, and the folders of its libraries and of CUDA's wheels. Programs that
     can't be moved have their libtorch, and those of the CPU need no CUDA side. LookupError: there is none that fits."""
@@ -46,12 +55,12 @@ def torch_libraries(device, movable):
         if not movable:
             return None, []
         raise LookupError(f"this Python has no PyTorch: run it with the Python that PyTorch {TORCH} (cu{CUDA}) is installed for.")
-    version = importlib.metadata.version("torch")
+    root = pathlib.Path(spec.origin).parent
+    version = version_in(root)
     if not movable:
         return version, []
     if not version.startswith(TORCH + "."):
         raise LookupError(f"this Python has PyTorch {version}; the pack's programs need {TORCH}.")
-    root = pathlib.Path(spec.origin).parent
     if device == "cuda" and not (root / "lib/libtorch_cuda.so").exists():
         raise LookupError(f"the PyTorch in {root} has no CUDA side (lib/libtorch_cuda.so).")
     return version, [root / "lib", *sorted((root.parent / "nvidia").glob("*/lib"))]

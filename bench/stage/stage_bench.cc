@@ -10,7 +10,6 @@
 // a check failed.
 #include <charconv>
 #include <cstdio>
-#include <functional>
 #include <map>
 #include <string>
 #include <string_view>

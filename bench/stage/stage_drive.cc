@@ -64,13 +64,6 @@ double relative_distance(const Buffer& a, const Buffer& b) {
   return std::sqrt(apart / size);
 }
 
-// What a call took, with what it returned.
-template <typename Value>
-struct Timed {
-  Result<Value> value = std::unexpected(Error{});
-  double us = 0;
-};
-
 class Drive {
  public:
   Drive(const StageOptions& options, RunConfig config, ModelSpec spec,
@@ -92,6 +85,13 @@ class Drive {
   void summarize(StageReport& report);
 
  private:
+  struct Passed {
+    Buffer output, gradient;  // wire buffers
+    Buffer sums;
+  };
+  // One microbatch, its weight gradients added later; the same from plain values, added at once.
+  Result<Passed> pass_by_wire();
+  Result<Passed> pass_by_values(BytesView gradient);
   // Wire buffers in and out; what the model does by itself and what the host does for it.
   Result<Buffer> forward_by_wire(AttemptId id);
   Result<Buffer> backward_by_wire(AttemptId id, BytesView gradient);
@@ -193,42 +193,54 @@ Result<double> Drive::judge(BytesView wire, Buffer& gradient) const {
   return squares / (2 * static_cast<double>(y.size()));
 }
 
-Result<void> Drive::compare_with_plain(StageReport& report) {
+Result<Drive::Passed> Drive::pass_by_wire() {
   state_.begin(0);
-  auto wire = forward_by_wire(attempt(0, 0));
-  if (!wire) return std::unexpected(std::move(wire).error());
-  Buffer gradient;
-  if (auto loss = judge(wire->bytes(), gradient); !loss) return std::unexpected(loss.error());
-  auto back = backward_by_wire(attempt(0, 0), gradient.bytes());
+  auto output = forward_by_wire(attempt(0, 0));
+  if (!output) return std::unexpected(std::move(output).error());
+  Passed passed{.output = std::move(*output), .gradient = {}, .sums = {}};
+  auto loss = judge(passed.output.bytes(), passed.gradient);
+  if (!loss) return std::unexpected(std::move(loss).error());
+  auto back = backward_by_wire(attempt(0, 0), passed.gradient.bytes());
   if (!back) return std::unexpected(std::move(back).error());
   SWARMLINE_TRY(add_and_collect(attempt(0, 0), 0));
-  const Buffer sums = Buffer::copy_of(state_.accumulator(0));
+  passed.sums = Buffer::copy_of(state_.accumulator(0));
+  return passed;
+}
 
+Result<Drive::Passed> Drive::pass_by_values(BytesView gradient) {
   state_.begin(0);
   const auto values = decoded(input_.bytes());
-  const auto gradient_values = decoded(gradient.bytes());
-  if (!values || !gradient_values) return fail(ErrorCode::kCorrupt, "a buffer does not decode");
+  if (!values) return std::unexpected(values.error());
+  const auto gradient_values = decoded(gradient);
+  if (!gradient_values) return std::unexpected(gradient_values.error());
   auto output = model_->forward(
       {.id = attempt(0, 1), .rows = options_.rows, .tokens = {}, .hidden = values->bytes()});
   if (!output) return std::unexpected(std::move(output).error());
-  const Buffer plain = encode(options_.codec, output->hidden.bytes(), DType::kF32);
-  if (!std::ranges::equal(plain.bytes(), wire->bytes()))
-    return fail(ErrorCode::kCorrupt, "the output's wire buffer is not that of its values");
-  auto plain_back = model_->backward({.id = attempt(0, 1),
-                                      .output_gradient = gradient_values->bytes(),
-                                      .output_gradient_wire = {},
-                                      .accumulator = state_.accumulator(0)});
-  if (!plain_back) return std::unexpected(std::move(plain_back).error());
+  auto back = model_->backward({.id = attempt(0, 1),
+                                .output_gradient = gradient_values->bytes(),
+                                .output_gradient_wire = {},
+                                .accumulator = state_.accumulator(0)});
+  if (!back) return std::unexpected(std::move(back).error());
   SWARMLINE_TRY(state_.collect(0));
-  const Buffer plain_sums = Buffer::copy_of(state_.accumulator(0));
-  report.sums_apart = relative_distance(plain_sums, sums);
-  const double allowed = options_.device == "cpu" ? 0 : kSumsApart;
-  if (!(report.sums_apart <= allowed))
-    return fail(ErrorCode::kCorrupt,
-                fmt::format("gradients added later are {:.3g} from those added at once, relative",
-                            report.sums_apart));
+  return Passed{.output = encode(options_.codec, output->hidden.bytes(), DType::kF32),
+                .gradient = {},
+                .sums = Buffer::copy_of(state_.accumulator(0))};
+}
+
+Result<void> Drive::compare_with_plain(StageReport& report) {
+  const auto wire = pass_by_wire();
+  if (!wire) return std::unexpected(wire.error());
+  const auto plain = pass_by_values(wire->gradient.bytes());
+  if (!plain) return std::unexpected(plain.error());
   times_.clear();
-  return {};
+  if (!std::ranges::equal(plain->output.bytes(), wire->output.bytes()))
+    return fail(ErrorCode::kCorrupt, "the output's wire buffer is not that of its values");
+  report.sums_apart = relative_distance(plain->sums, wire->sums);
+  const double allowed = options_.device == "cpu" ? 0 : kSumsApart;
+  if (report.sums_apart <= allowed) return {};
+  return fail(ErrorCode::kCorrupt,
+              fmt::format("gradients added later are {:.3g} from those added at once, relative",
+                          report.sums_apart));
 }
 
 Result<void> Drive::time_codec(BytesView wire) {

@@ -6,10 +6,13 @@ usage: gpu_check_test.py [--whole] [TEST] BUILD SOURCE     --whole: all parts on
                                             swarmline, oracle_process_test and stage_bench
 """
 
+import concurrent.futures
 import json
 import os
+import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 import unittest
 from pathlib import Path
@@ -56,13 +59,14 @@ class Packs(unittest.TestCase):
         self.make_program(self.folder / "path" / "nvidia-smi", "#!/bin/sh\ncase \"$*\" in\n"
                           f"  *compute_cap*) echo {compute} ;;\n  *name*) echo 'A card, 580.1, 81920 MiB' ;;\n  *) sleep 1 ;;\nesac\n")
 
-    def check(self, *arguments, seconds=100):
+    def check(self, *arguments, seconds=100, name="gpu-check"):
         """(exit code, rows by what they are of, the whole JSON or None, what it printed)"""
+        results = self.folder / f"{name}.json"
         path = f"{self.folder / 'path'}:{os.environ['PATH']}"
-        done = subprocess.run([sys.executable, SOURCE / "scripts/gpu-check", "--pack", self.pack, *arguments], text=True,
+        done = subprocess.run([sys.executable, SOURCE / "scripts/gpu-check", "--pack", self.pack, "--json", results, "--logs",
+                               self.folder / name, *arguments], text=True,
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=seconds, check=False,
                               env={**os.environ, "PATH": path})
-        results = self.folder / "gpu-check.json"
         said = json.loads(results.read_text()) if results.exists() else None
         rows = {row["what"]: row for row in said["rows"]} if said else {}
         return done.returncode, rows, said, done.stdout
@@ -111,13 +115,21 @@ class FailingPrograms(Packs):
         self.assert_failed(rows, "cuda_model_test", "Model.Adds")
         self.assertEqual(rows["cuda_codec_test"]["state"], "passed")
 
-    def test_a_hang_ends_with_the_budget(self):
-        self.make_pack({"cuda_topk_test": "#!/bin/sh\necho 'waits'\nexec sleep 1000\n", "cuda_codec_test": PASSES})
-        code, rows, _, output = self.check("--only", "unit", "--device", "cpu", "--budget", "7")
+    def test_a_hang_ends_with_the_budget_and_what_was_printed_is_kept(self):
+        self.make_pack({"cuda_topk_test": "#!/bin/sh\necho 'waits'\nexec sleep 1000\n", "cuda_codec_test": PASSES,
+                        "stage_bench": f"#!/bin/sh\necho '{FIGURE}'\nexec sleep 1000\n"})
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            unit, stage = pool.map(lambda part: self.check("--only", part, "--device", "cpu", "--budget", "7", name=part),
+                                   ("unit", "stage"))
+        code, rows, _, output = unit
         self.assertEqual(code, 1, output)
         self.assert_failed(rows, "cuda_topk_test", "not done after")
         self.assertEqual(rows["cuda_codec_test"]["state"], "passed", output)
         self.assertIn("| waits", output)
+        code, rows, said, output = stage
+        self.assertEqual(code, 1, output)
+        self.assert_failed(rows, "stage_bench", "not done after")
+        self.assertEqual(len(said["figures"]), 1)
 
     def test_figures_that_are_cut_have_failed(self):
         for text in (FIGURE[:-3], '{"op": "stage", "us": nan}', '{"op": "stage", "us": NaN}'):
@@ -185,6 +197,31 @@ class Cards(Packs):
                 ([], (9, 0), None), (["90-real"], None, None)):
             with self.subTest(architectures=architectures, card=card):
                 self.assertEqual(needed_architecture(architectures, card), needed)
+
+
+class Archives(Packs):
+    def test_an_archive_lies_beside_the_script_alone(self):
+        self.make_pack({"cuda_topk_test": PASSES})
+        (self.pack / "scripts").mkdir()
+        for name in ("gpu_figures.py", "gpu_machine.py"):
+            shutil.copy(SOURCE / "scripts" / name, self.pack / "scripts")
+        brought = self.folder / "brought"
+        brought.mkdir()
+        with tarfile.open(brought / "pack.tar.gz", "w:gz") as tar:
+            tar.add(self.pack, "pack")
+        shutil.copy(SOURCE / "scripts/gpu-check", brought)
+        done = subprocess.run([sys.executable, "gpu-check", "--pack", "pack.tar.gz", "--only", "unit", "--device", "cpu"], cwd=brought,
+                              text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+        self.assertEqual(done.returncode, 0, done.stdout)
+        said = json.loads((brought / "gpu-check-results/gpu-check.json").read_text())
+        self.assertIn("cuda_topk_test", [row["what"] for row in said["rows"] if row["state"] == "passed"])
+
+    def test_one_that_is_cut_is_a_mistake_in_a_sentence(self):
+        self.pack = self.folder / "pack.tar.gz"
+        self.pack.write_bytes(b"\x1f\x8b\x08 and no more")
+        code, _, said, output = self.check("--device", "cpu")
+        self.assertEqual((code, said), (2, None), output)
+        self.assertIn("can't be unpacked", output)
 
 
 class Mistakes(Packs):
