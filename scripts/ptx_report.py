@@ -4,10 +4,16 @@
     scripts/ptx_report.py [--architectures 75,80,90] [--cuobjdump PATH] [--check]
 
 registers, stack and spills: of the kernels as they are built (ptxas -v). instructions: machine instructions
-for one element of a full, aligned chunk with block 256 (or the format's own), counted in the disassembly of
-a build that has nothing else; branches of rare cases are counted as if taken. --check: exit code 1 if a
-kernel has a stack frame or spills, or if a quantize or dequantize kernel takes more instructions than
-4 warps a clock leave at the speed of an H200's memory.
+for one element of a full, aligned chunk of finite values in arrays, with fp32 scales and block 256 (or the
+format's own), counted in the disassembly of a build that has nothing else. They are counted as they stand
+there, so a loop counts once; of a branch that the code calls rare() only the test counts, other branches
+(a block of zeros, a division's odd operands) count as if taken. --check: exit code 1 if a kernel has a
+stack frame or spills, or if a quantize or dequantize kernel takes more instructions than 4 warps a clock
+leave at the speed of an H200's memory.
+
+cuobjdump comes with CUDA's tool kit. Without one:
+
+    pip install --target .deps/cuobjdump nvidia-cuda-cuobjdump nvidia-cuda-nvdisasm
 """
 
 import argparse
@@ -31,8 +37,10 @@ NAMES = {"Float32": "fp32", "Float16": "fp16", "Bfloat16": "bf16"}
 
 
 def tool(name, given):
+    installed = [pathlib.Path(folder) for folder in sys.path if folder.endswith("-packages")]
     hints = [given, shutil.which(name), *(pathlib.Path(os.environ.get(key, "/usr/local/cuda")) / "bin" / name
                                           for key in ("CUDA_HOME", "CUDA_PATH")),
+             *(hint for folder in (ROOT / ".deps/cuobjdump", *installed) for hint in folder.glob(f"nvidia/cu*/bin/{name}")),
              *ROOT.glob(f".deps/compare/lib/python*/site-packages/triton/backends/nvidia/bin/{name}")]
     return next((str(hint) for hint in hints if hint and pathlib.Path(hint).exists()), None)
 
@@ -80,8 +88,9 @@ def resources(said):
 
 def instructions(cuobjdump, binary):
     """Kernel -> instructions up to its end; subroutines for rare operands follow it."""
+    path = f"{os.environ.get('PATH', '')}{os.pathsep}{pathlib.Path(cuobjdump).parent}"  # nvdisasm is beside it
     text = subprocess.run([cuobjdump, "-sass", str(binary)], text=True, stdout=subprocess.PIPE,
-                          stderr=subprocess.DEVNULL, check=True).stdout
+                          stderr=subprocess.DEVNULL, env={**os.environ, "PATH": path}, check=True).stdout
     found = {}
     for part in text.split("Function : ")[1:]:
         count = 0
@@ -100,7 +109,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--architectures", default="75,80,90")
     parser.add_argument("--nvcc")
-    parser.add_argument("--cuobjdump", help="of CUDA 13; comes with its tool kit and with Triton")
+    parser.add_argument("--cuobjdump", help="of CUDA 13; comes with its tool kit, with Triton and from PyPI")
     parser.add_argument("--check", action="store_true")
     options = parser.parse_args()
     nvcc = tool("nvcc", options.nvcc)

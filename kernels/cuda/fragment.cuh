@@ -156,7 +156,9 @@ template <typename C, unsigned V>
 SWARMLINE_DEVICE void make_scales(Fragment<V>& f, ScaleKind kind) {
   SWARMLINE_UNROLL
   for (unsigned g = 0; g < Fragment<V>::kGroups; ++g) {
-    f.stored[g] = stored_scale(f.top[g], C::kTop, C::kLargestScale, kind);
+    const bool is_finite = !rare(f.top[g] >= kFloatInfinity);
+    f.stored[g] =
+        is_finite ? stored_scale(f.top[g], C::kTop, C::kLargestScale, kind) : float_of(kFloatNan);
   }
 }
 
@@ -215,9 +217,9 @@ SWARMLINE_DEVICE void scale_numbers(Fragment<V>& f, unsigned g, float stored) {
     if constexpr (C::kZeroWithoutScale) any_nan |= x != x;  // an fp8 code may be NaN itself
     x = C::kRotated != 0 ? rotated_value(x, stored) : x * stored;
   }
-  if (!any_nan) return;
+  if (!rare(any_nan)) return;
   SWARMLINE_UNROLL
-  for (unsigned i = 0; i < V; ++i) {  // rare; arithmetic may have changed a NaN's bits
+  for (unsigned i = 0; i < V; ++i) {  // arithmetic may have changed a NaN's bits
     float& x = f.x[g * V + i];
     const bool is_nan = scale_is_bad(stored, C::kLargestScale) || x != x;
     x = is_nan ? float_of(kFloatNan) : x;

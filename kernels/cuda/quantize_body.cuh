@@ -58,12 +58,11 @@ struct Shared {
 
 template <typename C>
 SWARMLINE_DEVICE std::uint32_t block_of(const QuantSpec& spec) {
-#if defined( \
-    SWARMLINE_PTX_REPORT)  // scripts/ptx_report.py counts what full chunks of this block take
-  return C::kBlock != 0 ? C::kBlock : SWARMLINE_PTX_REPORT;
-#else
-  return C::kBlock != 0 ? C::kBlock : spec.block;
-#endif
+  const std::uint32_t block = kIsReport ? kReportBlock : spec.block;
+  return C::kBlock != 0 ? C::kBlock : block;
+}
+SWARMLINE_DEVICE ScaleKind scales_of(const QuantSpec& spec) {
+  return kIsReport ? ScaleKind::kF32 : spec.scales;
 }
 // A chunk: where its scales and codes begin, which element of the tensor it begins with, how many
 // elements it has, and of how many the codes are kept (a rotated block keeps all of its codes).
@@ -85,7 +84,7 @@ struct WholePlace : Place {
 template <typename C>
 SWARMLINE_DEVICE Place place_at(std::uint8_t* scales, std::uint8_t* codes, const QuantSpec& spec,
                                 std::uint64_t first, std::uint64_t count) {
-  const unsigned shift = shift_of(block_of<C>(spec)) - (spec.scales == ScaleKind::kF32 ? 2 : 1);
+  const unsigned shift = shift_of(block_of<C>(spec)) - (scales_of(spec) == ScaleKind::kF32 ? 2 : 1);
   const std::uint64_t rest = count - first;
   const unsigned here = rest < kChunk ? static_cast<unsigned>(rest) : kChunk;
   unsigned coded = here;
@@ -95,7 +94,8 @@ SWARMLINE_DEVICE Place place_at(std::uint8_t* scales, std::uint8_t* codes, const
 template <typename C>
 SWARMLINE_DEVICE Place place_of(const CodesAt& at, const QuantSpec& spec, std::uint64_t n,
                                 std::uint64_t chunk) {
-  if (at.tile_stride == 0) return place_at<C>(at.scales, at.codes, spec, chunk * kChunk, n);
+  if (kIsReport || at.tile_stride == 0)
+    return place_at<C>(at.scales, at.codes, spec, chunk * kChunk, n);
   const std::uint64_t tile = chunk / kChunksPerTile;
   const std::uint64_t begin = tile * kTileElements;
   const std::uint64_t count = n - begin < kTileElements ? n - begin : kTileElements;
@@ -108,15 +108,9 @@ SWARMLINE_DEVICE Place place_of(const CodesAt& at, const QuantSpec& spec, std::u
 // f(place), as a WholePlace if it is one.
 template <typename F>
 SWARMLINE_DEVICE void with_place(const Place& place, bool aligned, F f) {
-#if defined(SWARMLINE_PTX_REPORT)
+  const bool is_whole = aligned && place.count == kChunk && is_aligned(place.codes, 8);
+  if (rare(!is_whole)) return f(place);
   f(WholePlace{place});
-#else
-  if (aligned && place.count == kChunk && is_aligned(place.codes, 8)) {
-    f(WholePlace{place});
-  } else {
-    f(place);
-  }
-#endif
 }
 template <typename P>
 SWARMLINE_DEVICE bool exists(const P& place, unsigned element) {
@@ -144,10 +138,11 @@ SWARMLINE_DEVICE float load_scale(const std::uint8_t* scales, std::uint64_t bloc
   return float_of(bits << 16);
 }
 SWARMLINE_DEVICE void report_non_finite(std::uint32_t* non_finite, bool bad) {
+  if (!rare(bad) || non_finite == nullptr) return;
 #if defined(__CUDA_ARCH__)
-  if (bad && non_finite != nullptr) atomicOr(non_finite, 1U);
+  atomicOr(non_finite, 1U);
 #else
-  if (bad && non_finite != nullptr) *non_finite |= 1U;
+  *non_finite |= 1U;
 #endif
 }
 
@@ -189,7 +184,7 @@ SWARMLINE_DEVICE void encode(const Team& team, Team::PerThread<Fragment<V>>& sta
   const std::uint32_t block = block_of<C>(spec);
   find_tops<V>(team, state, block, shared.crossing);
   team.each(state, [&](unsigned thread, Fragment<V>& f) {
-    make_scales<C, V>(f, spec.scales);
+    make_scales<C, V>(f, scales_of(spec));
     const unsigned shift = shift_of(block);
     const bool aligned = is_aligned(place.codes, kBytes);
     BlockCode code = {};
@@ -208,7 +203,7 @@ SWARMLINE_DEVICE void encode(const Team& team, Team::PerThread<Fragment<V>>& sta
       store_codes<kBytes>(place.codes, element * C::kBits / 8, (place.coded * C::kBits + 7) / 8,
                           is_run<V>(place, aligned, element), w);
       if ((element & (block - 1)) == 0 && exists(place, element)) {
-        store_scale(place.scales, element >> shift, spec.scales, f.stored[g]);
+        store_scale(place.scales, element >> shift, scales_of(spec), f.stored[g]);
         report_non_finite(non_finite, bits_of(f.stored[g]) == kFloatNan);
       }
       if constexpr (kFeedback) numbers_of<C, V>(w, f, g, shared.tables);
@@ -230,7 +225,7 @@ SWARMLINE_DEVICE void read_codes(Fragment<V>& f, const QuantSpec& spec, const P&
         load_codes<kBytes>(place.codes, element * C::kBits / 8, (place.coded * C::kBits + 7) / 8,
                            is_run<V>(place, aligned, element));
     f.stored[g] =
-        exists(place, element) ? load_scale(place.scales, element >> shift, spec.scales) : 0.0F;
+        exists(place, element) ? load_scale(place.scales, element >> shift, scales_of(spec)) : 0.0F;
   }
 }
 template <typename C, unsigned V>

@@ -27,6 +27,25 @@ inline constexpr unsigned kTeamWarp = 32;
 inline constexpr unsigned kTeamThreads = 256;  // at most
 inline constexpr unsigned kTeamWarps = kTeamThreads / kTeamWarp;
 
+// What scripts/ptx_report.py counts is the path of a full chunk of finite values, in arrays, with
+// fp32 scales and blocks of kReportBlock. What is rare ends a thread there, so that only the test
+// for it counts.
+#if defined(SWARMLINE_PTX_REPORT)
+inline constexpr bool kIsReport = true;
+inline constexpr unsigned kReportBlock = SWARMLINE_PTX_REPORT;
+#else
+inline constexpr bool kIsReport = false;
+inline constexpr unsigned kReportBlock = 0;
+#endif
+SWARMLINE_DEVICE bool rare(bool condition) {
+#if defined(SWARMLINE_PTX_REPORT)
+  if (condition) asm volatile("exit;");
+  return false;
+#else
+  return __builtin_expect(static_cast<long>(condition), 0) != 0;
+#endif
+}
+
 #if defined(__CUDACC__)
 
 class Team {

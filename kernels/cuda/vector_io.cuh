@@ -157,7 +157,7 @@ SWARMLINE_DEVICE Words<16> pack(const float* x) {
   if constexpr (sizeof(typename Type::Bits) == 2) {
     SWARMLINE_UNROLL
     for (unsigned i = 0; i < 4; ++i) w.word[i] = pair<Type>(x[2 * i], x[2 * i + 1]);
-    if (!any_not_finite<Type>(w)) return w;
+    if (!rare(any_not_finite<Type>(w))) return w;
   }
   SWARMLINE_UNROLL
   for (unsigned i = 0; i < Type::kPerLoad; ++i) {
