@@ -1,9 +1,10 @@
 // What a team does with the 4096 elements of a chunk it holds in registers: largest magnitude of
 // each block, Hadamard rotation, codes out of values and values out of codes.
 //   Layout: thread t of warp w (lane l = t % 32) holds 16 elements, in 16 / V groups of V
-//           neighbours (V elements are 16 bytes of the source): group g begins at element
-//           512 w + 32 V g + V l. So every load and store of a warp is one run of memory, and a
-//           block of at most 512 elements lies in one warp.
+//           neighbours: group g begins at element 512 w + 32 V g + V l. So a block of at most 512
+//           elements lies in one warp. Where V elements are 16 bytes of the source, every load and
+//           store of a warp is one run of memory; where V is 16, a thread has one block and a
+//           rotation's first four levels to itself. Staging turns the first into the second.
 #pragma once
 
 #include <cstdint>
@@ -20,9 +21,10 @@ inline constexpr unsigned kChunk = kTeamThreads * kPerThread;
 template <unsigned V>
 struct Fragment {
   static constexpr unsigned kGroups = kPerThread / V;
+  using Codes = Words<(V > 8 ? 16 : 8)>;  // of a group
   float x[kPerThread];
   float kept[kPerThread];      // a body's own
-  Words<8> codes[kGroups];     // as read
+  Codes codes[kGroups];        // as read
   std::uint32_t top[kGroups];  // largest magnitude of the group's block
   float stored[kGroups];       // its scale
 };
@@ -30,6 +32,28 @@ template <unsigned V>
 SWARMLINE_DEVICE unsigned element_of(unsigned thread, unsigned group) {
   return thread / kTeamWarp * kWarpElements + group * (kTeamWarp * V) + thread % kTeamWarp * V;
 }
+
+// In shared memory: what a team loaded, each warp in its own part. Units of 16 bytes: a warp writes
+// them in the order of memory, a thread reads its own 16 elements.
+template <typename Type>
+struct Staging {
+  static constexpr unsigned kUnits = kPerThread / Type::kPerLoad;  // of a thread
+  static constexpr unsigned kWarpUnits = kTeamWarp * kUnits;
+  // A place is left out after each eight, which are all banks once: so that eight threads that read
+  // units kUnits apart do not meet in one bank.
+  static constexpr unsigned kPlaces = kWarpUnits + kWarpUnits / 8;
+  Words<16> unit[kTeamWarps * kPlaces];
+
+  // Both are a thread's own place and a number the compiler knows.
+  SWARMLINE_DEVICE void put(unsigned thread, unsigned group, const Words<16>& w) {
+    const unsigned lane = thread % kTeamWarp;
+    unit[thread / kTeamWarp * kPlaces + lane + lane / 8 + group * (kTeamWarp + kTeamWarp / 8)] = w;
+  }
+  SWARMLINE_DEVICE Words<16> own(unsigned thread, unsigned i) const {
+    const unsigned lane = thread % kTeamWarp;
+    return unit[thread / kTeamWarp * kPlaces + lane * kUnits + lane * kUnits / 8 + i];
+  }
+};
 
 // `crossing` (shared memory, one word a warp) is free to be written when this begins.
 template <unsigned V>
@@ -162,43 +186,53 @@ SWARMLINE_DEVICE void make_scales(Fragment<V>& f, ScaleKind kind) {
   }
 }
 
+template <typename Codes>
+SWARMLINE_DEVICE void mask_codes(Codes& w, std::uint32_t mask) {
+  SWARMLINE_UNROLL
+  for (std::uint32_t& word : w.word) word &= mask;
+}
 // The codes of group g, V * kBits / 8 bytes.
 template <typename C, unsigned V>
-SWARMLINE_DEVICE Words<8> codes_of(const Fragment<V>& f, unsigned g, const BlockCode& block,
-                                   const typename C::Tables& tables) {
-  Words<8> w = {};
+SWARMLINE_DEVICE typename Fragment<V>::Codes codes_of(const Fragment<V>& f, unsigned g,
+                                                      const BlockCode& block,
+                                                      const typename C::Tables& tables) {
+  typename Fragment<V>::Codes w = {};
   SWARMLINE_UNROLL
   for (unsigned i = 0; i < V; ++i) {
     const std::uint32_t code = C::code(f.x[g * V + i], block.inverse, tables);
     w.word[i * C::kBits / 32] |= code << (i * C::kBits % 32);
   }
-  w.word[0] &= block.mask;
-  w.word[1] &= block.mask;
+  mask_codes(w, block.mask);
   return w;
 }
-// The same with draws; `position` of the group's first element is a multiple of V.
+// The same with draws; `position` of the group's first element is a multiple of V, or of 8.
 template <typename C, unsigned V>
-SWARMLINE_DEVICE Words<8> stochastic_codes_of(const Fragment<V>& f, unsigned g,
-                                              const BlockCode& block, const StochasticKey& key,
-                                              std::uint64_t position) {
-  const PhiloxWords draws = draws_of_group(key.seed, key.stream, position / kPhiloxDraws);
+SWARMLINE_DEVICE typename Fragment<V>::Codes stochastic_codes_of(const Fragment<V>& f, unsigned g,
+                                                                 const BlockCode& block,
+                                                                 const StochasticKey& key,
+                                                                 std::uint64_t position) {
+  constexpr unsigned kRun = V < kPhiloxDraws ? V : kPhiloxDraws;
   const bool upper = V < kPhiloxDraws && position % kPhiloxDraws != 0;
-  Words<8> w = {};
+  typename Fragment<V>::Codes w = {};
   SWARMLINE_UNROLL
-  for (unsigned i = 0; i < V; ++i) {
-    std::uint32_t draw = draw_of(draws, i);
-    if constexpr (V < kPhiloxDraws) draw = upper ? draw_of(draws, V + i) : draw;
-    const std::uint32_t code = C::code_stochastic(f.x[g * V + i], block.inverse, draw);
-    w.word[i * C::kBits / 32] |= code << (i * C::kBits % 32);
+  for (unsigned begin = 0; begin < V; begin += kRun) {
+    const PhiloxWords draws =
+        draws_of_group(key.seed, key.stream, (position + begin) / kPhiloxDraws);
+    SWARMLINE_UNROLL
+    for (unsigned i = begin; i < begin + kRun; ++i) {
+      std::uint32_t draw = draw_of(draws, i);
+      if constexpr (V < kPhiloxDraws) draw = upper ? draw_of(draws, V + i) : draw;
+      const std::uint32_t code = C::code_stochastic(f.x[g * V + i], block.inverse, draw);
+      w.word[i * C::kBits / 32] |= code << (i * C::kBits % 32);
+    }
   }
-  w.word[0] &= block.mask;
-  w.word[1] &= block.mask;
+  mask_codes(w, block.mask);
   return w;
 }
 
 // What the codes of group g stand for, before rotation and scale.
 template <typename C, unsigned V>
-SWARMLINE_DEVICE void numbers_of(const Words<8>& w, Fragment<V>& f, unsigned g,
+SWARMLINE_DEVICE void numbers_of(const typename Fragment<V>::Codes& w, Fragment<V>& f, unsigned g,
                                  const typename C::Tables& tables) {
   SWARMLINE_UNROLL
   for (unsigned i = 0; i < V; ++i) {

@@ -34,7 +34,8 @@ SWARMLINE_DEVICE float inverse_root(float value) {
 template <typename C, typename Type>
 struct NormBody {
   using Args = NormArgs;
-  using Codec = C;
+  using Shared = cuda::Shared<C>;
+  static constexpr bool kManyTeams = false;
   static constexpr unsigned kV = Type::kPerLoad;
   using F = Fragment<kV>;
   using State = Team::PerThread<F>;
@@ -104,7 +105,7 @@ struct NormBody {
     add_up(team, state, crossing);
   }
 
-  static SWARMLINE_DEVICE void run(const Team& team, Shared<C>& shared, const Args& args,
+  static SWARMLINE_DEVICE void run(const Team& team, Shared& shared, const Args& args,
                                    std::uint64_t row) {
     const std::uint64_t run = team.threads() * kPerThread;
     auto* const crossing = reinterpret_cast<float*>(shared.crossing);

@@ -55,6 +55,10 @@ struct Shared {
   typename C::Tables tables;
   std::uint32_t crossing[kTeamWarps];
 };
+template <typename C, typename Type>
+struct StagedShared : Shared<C> {
+  Staging<Type> staging;
+};
 
 template <typename C>
 SWARMLINE_DEVICE std::uint32_t block_of(const QuantSpec& spec) {
@@ -108,7 +112,7 @@ SWARMLINE_DEVICE Place place_of(const CodesAt& at, const QuantSpec& spec, std::u
 // f(place), as a WholePlace if it is one.
 template <typename F>
 SWARMLINE_DEVICE void with_place(const Place& place, bool aligned, F f) {
-  const bool is_whole = aligned && place.count == kChunk && is_aligned(place.codes, 8);
+  const bool is_whole = aligned && place.count == kChunk && is_aligned(place.codes, 16);
   if (rare(!is_whole)) return f(place);
   f(WholePlace{place});
 }
@@ -146,16 +150,27 @@ SWARMLINE_DEVICE void report_non_finite(std::uint32_t* non_finite, bool bad) {
 #endif
 }
 
-template <typename Type, typename P>
-SWARMLINE_DEVICE void load_chunk(const void* values, const P& place, unsigned thread, float* x) {
+// put(g, the values of group g as they lie in memory) for each group of a thread. Groups count from
+// the thread's first, so that their addresses differ from its by what the compiler knows.
+template <typename Type, typename P, typename F>
+SWARMLINE_DEVICE void load_groups(const void* values, const P& place, unsigned thread, F put) {
   constexpr unsigned kV = Type::kPerLoad;
   const auto* from = static_cast<const typename Type::Bits*>(values) + place.tensor_first;
   const bool aligned = is_aligned(from, 16);
+  const unsigned first = element_of<kV>(thread, 0);
+  const unsigned rest = first < place.count ? place.count - first : 0;
   SWARMLINE_UNROLL
   for (unsigned g = 0; g < kPerThread / kV; ++g) {
-    const unsigned element = element_of<kV>(thread, g);
-    load_values<Type>(from, element, place.count, is_run<kV>(place, aligned, element), x + g * kV);
+    const unsigned element = element_of<kV>(0, g);
+    const bool vector = is_run<kV>(place, aligned, first + element);
+    put(g, load_packed<Type>(from + first, element, rest, vector));
   }
+}
+template <typename Type, typename P>
+SWARMLINE_DEVICE void load_chunk(const void* values, const P& place, unsigned thread, float* x) {
+  load_groups<Type>(values, place, thread, [x](unsigned g, const Words<16>& w) {
+    unpack<Type>(w, x + g * Type::kPerLoad);
+  });
 }
 // Returns whether a value is not finite in its type.
 template <typename Type, typename P>
@@ -178,8 +193,8 @@ SWARMLINE_DEVICE bool store_chunk(void* values, const P& place, unsigned thread,
 // kFeedback, values become what their codes stand for, before rotation and scale.
 template <typename C, unsigned V, bool kStochastic, bool kFeedback, typename P>
 SWARMLINE_DEVICE void encode(const Team& team, Team::PerThread<Fragment<V>>& state,
-                             Shared<C>& shared, const QuantSpec& spec, const StochasticKey& key,
-                             const P& place, std::uint32_t* non_finite) {
+                             cuda::Shared<C>& shared, const QuantSpec& spec,
+                             const StochasticKey& key, const P& place, std::uint32_t* non_finite) {
   constexpr unsigned kBytes = V * C::kBits / 8;
   const std::uint32_t block = block_of<C>(spec);
   find_tops<V>(team, state, block, shared.crossing);
@@ -193,7 +208,7 @@ SWARMLINE_DEVICE void encode(const Team& team, Team::PerThread<Fragment<V>>& sta
       const unsigned element = element_of<V>(thread, g);
       const bool is_of_group_before = g % 2 == 1 && block > kTeamWarp * V;
       if (!is_of_group_before) code = block_code<C>(f.stored[g]);
-      Words<8> w;
+      typename Fragment<V>::Codes w;
       if constexpr (kStochastic) {
         w = stochastic_codes_of<C, V>(f, g, code, key,
                                       key.first_element + place.tensor_first + element);
@@ -221,9 +236,9 @@ SWARMLINE_DEVICE void read_codes(Fragment<V>& f, const QuantSpec& spec, const P&
   SWARMLINE_UNROLL
   for (unsigned g = 0; g < Fragment<V>::kGroups; ++g) {
     const unsigned element = element_of<V>(thread, g);
-    f.codes[g] =
-        load_codes<kBytes>(place.codes, element * C::kBits / 8, (place.coded * C::kBits + 7) / 8,
-                           is_run<V>(place, aligned, element));
+    f.codes[g] = load_codes<kBytes, typename Fragment<V>::Codes>(
+        place.codes, element * C::kBits / 8, (place.coded * C::kBits + 7) / 8,
+        is_run<V>(place, aligned, element));
     f.stored[g] =
         exists(place, element) ? load_scale(place.scales, element >> shift, scales_of(spec)) : 0.0F;
   }
@@ -264,22 +279,31 @@ SWARMLINE_DEVICE void tables_filled(const Team& team) {
 template <typename C, typename Type, bool kStochastic>
 struct QuantizeBody {
   using Args = QuantizeArgs;
-  using Codec = C;
-  static constexpr unsigned kV = Type::kPerLoad;
-  static SWARMLINE_DEVICE void run(const Team& team, Shared<C>& shared, const Args& args,
+  using Shared = StagedShared<C, Type>;
+  static constexpr bool kManyTeams = true;
+  static constexpr unsigned kV = kPerThread;
+  static SWARMLINE_DEVICE void run(const Team& team, Shared& shared, const Args& args,
                                    std::uint64_t chunk) {
     with_place(place_of<C>(args.out, args.spec, args.n, chunk), is_aligned(args.values, 16),
                [&](const auto& place) { work(team, shared, args, place); });
   }
   template <typename P>
-  static SWARMLINE_DEVICE void work(const Team& team, Shared<C>& shared, const Args& args,
+  static SWARMLINE_DEVICE void work(const Team& team, Shared& shared, const Args& args,
                                     const P& place) {
     Team::PerThread<Fragment<kV>> state;
-    team.each(state, [&](unsigned thread, Fragment<kV>& f) {
-      load_chunk<Type>(args.values, place, thread, f.x);
+    team.each(state, [&](unsigned thread, Fragment<kV>&) {
+      load_groups<Type>(args.values, place, thread,
+                        [&](unsigned g, const Words<16>& w) { shared.staging.put(thread, g, w); });
       C::fill(thread, shared.tables, true, false);
     });
     tables_filled<C>(team);
+    team.sync_warp();
+    team.each(state, [&](unsigned thread, Fragment<kV>& f) {
+      SWARMLINE_UNROLL
+      for (unsigned i = 0; i < Staging<Type>::kUnits; ++i) {
+        unpack<Type>(shared.staging.own(thread, i), f.x + i * Type::kPerLoad);
+      }
+    });
     rotate_values<C, kV>(team, state);
     encode<C, kV, kStochastic, false>(team, state, shared, args.spec, args.key, place,
                                       args.non_finite);
@@ -289,15 +313,16 @@ struct QuantizeBody {
 template <typename C, typename Type, bool kAxpy>
 struct DequantizeBody {
   using Args = DequantizeArgs;
-  using Codec = C;
+  using Shared = cuda::Shared<C>;
+  static constexpr bool kManyTeams = false;
   static constexpr unsigned kV = Type::kPerLoad;
-  static SWARMLINE_DEVICE void run(const Team& team, Shared<C>& shared, const Args& args,
+  static SWARMLINE_DEVICE void run(const Team& team, Shared& shared, const Args& args,
                                    std::uint64_t chunk) {
     with_place(place_of<C>(args.in, args.spec, args.n, chunk), is_aligned(args.values, 16),
                [&](const auto& place) { work(team, shared, args, place); });
   }
   template <typename P>
-  static SWARMLINE_DEVICE void work(const Team& team, Shared<C>& shared, const Args& args,
+  static SWARMLINE_DEVICE void work(const Team& team, Shared& shared, const Args& args,
                                     const P& place) {
     Team::PerThread<Fragment<kV>> state;
     team.each(state, [&](unsigned thread, Fragment<kV>& f) {
@@ -330,9 +355,10 @@ struct DequantizeBody {
 template <typename C, bool kStochastic>
 struct MeanBody {
   using Args = MeanArgs;
-  using Codec = C;
+  using Shared = cuda::Shared<C>;
+  static constexpr bool kManyTeams = false;
   static constexpr unsigned kV = Float32::kPerLoad;
-  static SWARMLINE_DEVICE void run(const Team& team, Shared<C>& shared, const Args& args,
+  static SWARMLINE_DEVICE void run(const Team& team, Shared& shared, const Args& args,
                                    std::uint64_t chunk) {
     // One copy of the body for all chunks: two of them want twice the registers.
     const Place place = place_of<C>(args.out, args.spec, args.n, chunk);
@@ -375,9 +401,10 @@ struct MeanBody {
 template <typename C, bool kStochastic>
 struct FeedbackBody {
   using Args = QuantizeArgs;
-  using Codec = C;
+  using Shared = cuda::Shared<C>;
+  static constexpr bool kManyTeams = false;
   static constexpr unsigned kV = Float32::kPerLoad;
-  static SWARMLINE_DEVICE void run(const Team& team, Shared<C>& shared, const Args& args,
+  static SWARMLINE_DEVICE void run(const Team& team, Shared& shared, const Args& args,
                                    std::uint64_t chunk) {
     const Place place = place_of<C>(args.out, args.spec, args.n, chunk);
     Team::PerThread<Fragment<kV>> state;

@@ -33,10 +33,21 @@ FormatLaunches h4_launches();
 
 inline constexpr std::uint64_t kTeamsMax = 0x7FFFFFFF;  // of one launch; a team takes several turns
 
+// Teams a multiprocessor should have room for, which bounds their registers; 0: as it comes. A
+// quantizer waits for its values before it has anything to do, so that others have to load.
 template <typename Body>
-__global__ void __launch_bounds__(kTeamThreads)
+constexpr unsigned teams_wanted() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  return Body::kManyTeams ? 6 : 0;
+#else
+  return 0;
+#endif
+}
+
+template <typename Body>
+__global__ void __launch_bounds__(kTeamThreads, teams_wanted<Body>())
     team_kernel(const __grid_constant__ typename Body::Args args, std::uint64_t turns) {
-  __shared__ Shared<typename Body::Codec> shared;
+  __shared__ typename Body::Shared shared;
   const Team team;
   for (std::uint64_t turn = blockIdx.x; turn < turns; turn += gridDim.x) {
     if (turn != blockIdx.x) __syncthreads();  // the turn before may still read `shared`

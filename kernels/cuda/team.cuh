@@ -3,8 +3,9 @@
 // which threads do not see each other, with exchanges between them; so what a test runs on the host
 // is the index and shuffle logic of the kernel itself.
 //   Rule:  what one each() writes to shared or global memory, another thread may read only in a
-//          later each(), after sync(). The host runs the threads of a phase in any order it is told
-//          to, so that a test can see a body that breaks this rule.
+//          later each(), after sync(), or after sync_warp() if it is of the same warp. The host
+//          runs the threads of a phase in any order it is told to, so that a test can see a body
+//          that breaks this rule.
 #pragma once
 
 #include <cstddef>
@@ -79,6 +80,7 @@ class Team {
 #endif
   }
   __device__ __forceinline__ void sync() const { __syncthreads(); }
+  __device__ __forceinline__ void sync_warp() const { __syncwarp(); }
 };
 
 #else
@@ -122,6 +124,7 @@ class Team {
     }
   }
   void sync() const {}
+  void sync_warp() const {}
 
  private:
   unsigned threads_;

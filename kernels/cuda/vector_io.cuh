@@ -17,7 +17,7 @@
 namespace swarmline::kernels::cuda {
 
 template <unsigned kBytes>
-struct Words {
+struct alignas(kBytes) Words {
   static_assert(kBytes == 4 || kBytes == 8 || kBytes == 16);
   std::uint32_t word[kBytes / 4];
 };
@@ -174,16 +174,22 @@ SWARMLINE_DEVICE Words<16> pack(const float* x) {
 
 // kPerLoad values from values[first], of which those from `count` on do not exist and are 0.
 template <typename Type>
-SWARMLINE_DEVICE void load_values(const typename Type::Bits* values, unsigned first, unsigned count,
-                                  bool vector, float* x) {
-  if (vector) {
-    unpack<Type>(load_words<16>(values + first), x);
-    return;
-  }
+SWARMLINE_DEVICE Words<16> load_packed(const typename Type::Bits* values, unsigned first,
+                                       unsigned count, bool vector) {
+  if (vector) return load_words<16>(values + first);
+  constexpr unsigned kPerWord = Type::kPerLoad / 4;
+  Words<16> w = {};
   SWARMLINE_UNROLL
   for (unsigned i = 0; i < Type::kPerLoad; ++i) {
-    x[i] = first + i < count ? Type::value(values[first + i]) : 0.0F;
+    const std::uint32_t bits = first + i < count ? values[first + i] : 0U;
+    w.word[i / kPerWord] |= bits << (16 * (i % kPerWord));
   }
+  return w;
+}
+template <typename Type>
+SWARMLINE_DEVICE void load_values(const typename Type::Bits* values, unsigned first, unsigned count,
+                                  bool vector, float* x) {
+  unpack<Type>(load_packed<Type>(values, first, count, vector), x);
 }
 template <typename Type>
 SWARMLINE_DEVICE void store_values(typename Type::Bits* values, unsigned first, unsigned count,
@@ -210,17 +216,17 @@ SWARMLINE_DEVICE bool any_not_finite(const Words<16>& w) {
   return (carries & Type::kCarries) != 0;
 }
 
-// kBytes (2, 4 or 8) of codes from codes[first], of which those from `count` on do not exist and
-// are 0. The lowest byte of word[0] is the first.
-template <unsigned kBytes>
-SWARMLINE_DEVICE Words<8> load_codes(const std::uint8_t* codes, unsigned first, unsigned count,
-                                     bool vector) {
-  Words<8> w = {};
+// kBytes (2, 4, 8 or 16) of codes from codes[first], of which those from `count` on do not exist
+// and are 0. The lowest byte of word[0] is the first.
+template <unsigned kBytes, typename Codes>
+SWARMLINE_DEVICE Codes load_codes(const std::uint8_t* codes, unsigned first, unsigned count,
+                                  bool vector) {
+  Codes w = {};
   if (vector && kBytes >= 4) {
     constexpr unsigned kLoad = kBytes >= 4 ? kBytes : 4;
     const Words<kLoad> loaded = load_words<kLoad>(codes + first);
-    w.word[0] = loaded.word[0];
-    if constexpr (kBytes == 8) w.word[1] = loaded.word[1];
+    SWARMLINE_UNROLL
+    for (unsigned i = 0; i < kLoad / 4; ++i) w.word[i] = loaded.word[i];
   } else if (vector) {
     w.word[0] = *reinterpret_cast<const std::uint16_t*>(codes + first);
   } else {
@@ -232,13 +238,15 @@ SWARMLINE_DEVICE Words<8> load_codes(const std::uint8_t* codes, unsigned first, 
   }
   return w;
 }
-template <unsigned kBytes>
+template <unsigned kBytes, typename Codes>
 SWARMLINE_DEVICE void store_codes(std::uint8_t* codes, unsigned first, unsigned count, bool vector,
-                                  const Words<8>& w) {
-  if (vector && kBytes == 8) {
-    store_words(codes + first, w);
-  } else if (vector && kBytes == 4) {
-    store_words(codes + first, Words<4>{{w.word[0]}});
+                                  const Codes& w) {
+  if (vector && kBytes >= 4) {
+    constexpr unsigned kStore = kBytes >= 4 ? kBytes : 4;
+    Words<kStore> stored;
+    SWARMLINE_UNROLL
+    for (unsigned i = 0; i < kStore / 4; ++i) stored.word[i] = w.word[i];
+    store_words(codes + first, stored);
   } else if (vector) {
     *reinterpret_cast<std::uint16_t*>(codes + first) = static_cast<std::uint16_t>(w.word[0]);
   } else {

@@ -27,7 +27,7 @@ void run_teams(const typename Body::Args& args, std::uint64_t turns, unsigned th
                unsigned stride) {
   const cuda::Team team(threads, stride);
   for (std::uint64_t turn = 0; turn < turns; ++turn) {
-    cuda::Shared<typename Body::Codec> shared;
+    typename Body::Shared shared;
     std::memset(&shared, 0xFF, sizeof shared);  // as undefined as on a device, and loud
     Body::run(team, shared, args, turn);
   }
