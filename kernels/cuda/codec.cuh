@@ -5,8 +5,8 @@
 //   kBits, kRotated (log2 of the points of its rotation, 0: none), kBlock (0: the caller's choice),
 //   kStochastic, kTop, kLargestScale, kZeroWithoutScale (codes of a block of scale 0 are 0 and not
 //   what zero is coded as), Tables (in shared memory), fill(thread, tables, encodes, decodes),
-//   code(x, inverse, tables), code_stochastic(x, inverse, draw), number(code, tables): what a code
-//   stands for before the scale.
+//   code(x, inverse, tables): in a block whose scale is no NaN, code_stochastic(x, inverse, draw),
+//   number(code, tables): what a code stands for before the scale.
 #pragma once
 
 #include <cstdint>
@@ -26,16 +26,30 @@ struct NoTables {};
 template <typename C>
 inline constexpr bool kHasTables = sizeof(typename C::Tables) > sizeof(NoTables);
 
+// Whether no x * inverse is coded as more than the top. It passes the top where the scale is the
+// largest and the block's absmax is larger than the scale stands for, by most with a bf16 scale.
+constexpr bool stays_below_top(float top, std::uint32_t largest_scale) {
+  constexpr double kRoundings = 1 + 0x1p-20;  // of the scale, its inverse and the product
+  const double scale = __builtin_bit_cast(float, largest_scale & 0xFFFF0000U);
+  return 0x1.FFFFFEp127 / scale * kRoundings < top + 0.5;
+}
+// In its low bits, the integer next to x * inverse, as lin8_code() has it before it is clamped.
+SWARMLINE_DEVICE std::uint32_t near_integer(float x, float inverse) {
+  const float y = x * inverse;
+  return bits_of(y + 12582912.0F);
+}
+
 struct LinearBytes {
   static constexpr unsigned kBits = 8;
   static constexpr bool kStochastic = true;
   static constexpr bool kZeroWithoutScale = false;
   static constexpr float kTop = kLin8Top;
   static constexpr std::uint32_t kLargestScale = kLin8LargestScale;
+  static_assert(stays_below_top(kTop, kLargestScale));
   using Tables = NoTables;
   static SWARMLINE_DEVICE void fill(unsigned, Tables&, bool, bool) {}
   static SWARMLINE_DEVICE std::uint32_t code(float x, float inverse, const Tables&) {
-    return static_cast<std::uint8_t>(lin8_code(x, inverse));
+    return near_integer(x, inverse) & 0xFFU;
   }
   static SWARMLINE_DEVICE std::uint32_t code_stochastic(float x, float inverse,
                                                         std::uint32_t draw) {
@@ -65,10 +79,11 @@ struct LinearNibbles {
   static constexpr bool kZeroWithoutScale = false;
   static constexpr float kTop = kInt4Top;
   static constexpr std::uint32_t kLargestScale = kInt4LargestScale;
+  static_assert(stays_below_top(kTop, kLargestScale));
   using Tables = NoTables;
   static SWARMLINE_DEVICE void fill(unsigned, Tables&, bool, bool) {}
   static SWARMLINE_DEVICE std::uint32_t code(float x, float inverse, const Tables&) {
-    return static_cast<std::uint32_t>(int4_code(x, inverse)) & 15U;
+    return near_integer(x, inverse) & 15U;
   }
   static SWARMLINE_DEVICE std::uint32_t code_stochastic(float x, float inverse,
                                                         std::uint32_t draw) {

@@ -163,18 +163,14 @@ SWARMLINE_DEVICE void rotate(const Team& team, Team::PerThread<Fragment<V>>& sta
   }
 }
 
-struct BlockCode {
-  float inverse;       // 0 where all codes are the same
-  std::uint32_t mask;  // 0 where all codes are 0
-};
-template <typename C>
-SWARMLINE_DEVICE BlockCode block_code(float stored) {
-  const bool is_nan = bits_of(stored) == kFloatNan;
-  const bool has_codes = !is_nan && bits_of(stored) != 0;
-  const bool keeps = has_codes || (!is_nan && !C::kZeroWithoutScale);
-  return {has_codes ? 1.0F / stored : 0.0F, keeps ? 0xFFFFFFFFU : 0U};
+SWARMLINE_DEVICE float inverse_of(float stored) {
+  return bits_of(stored) != 0 ? 1.0F / stored : 0.0F;
 }
-
+// Whether a block's codes are 0 whatever its values.
+template <typename C>
+SWARMLINE_DEVICE bool is_void(float stored) {
+  return bits_of(stored) == kFloatNan || (C::kZeroWithoutScale && bits_of(stored) == 0);
+}
 // Scales of the chunk's blocks out of the tops.
 template <typename C, unsigned V>
 SWARMLINE_DEVICE void make_scales(Fragment<V>& f, ScaleKind kind) {
@@ -186,29 +182,26 @@ SWARMLINE_DEVICE void make_scales(Fragment<V>& f, ScaleKind kind) {
   }
 }
 
-template <typename Codes>
-SWARMLINE_DEVICE void mask_codes(Codes& w, std::uint32_t mask) {
-  SWARMLINE_UNROLL
-  for (std::uint32_t& word : w.word) word &= mask;
+template <unsigned kBits, typename Codes>
+SWARMLINE_DEVICE void put_code(Codes& w, unsigned i, std::uint32_t code) {
+  w.word[i * kBits / 32] |= code << (i * kBits % 32);
 }
-// The codes of group g, V * kBits / 8 bytes.
+// The codes of group g, V * kBits / 8 bytes, of a block that is not void.
 template <typename C, unsigned V>
 SWARMLINE_DEVICE typename Fragment<V>::Codes codes_of(const Fragment<V>& f, unsigned g,
-                                                      const BlockCode& block,
+                                                      float inverse,
                                                       const typename C::Tables& tables) {
   typename Fragment<V>::Codes w = {};
   SWARMLINE_UNROLL
   for (unsigned i = 0; i < V; ++i) {
-    const std::uint32_t code = C::code(f.x[g * V + i], block.inverse, tables);
-    w.word[i * C::kBits / 32] |= code << (i * C::kBits % 32);
+    put_code<C::kBits>(w, i, C::code(f.x[g * V + i], inverse, tables));
   }
-  mask_codes(w, block.mask);
   return w;
 }
 // The same with draws; `position` of the group's first element is a multiple of V, or of 8.
 template <typename C, unsigned V>
 SWARMLINE_DEVICE typename Fragment<V>::Codes stochastic_codes_of(const Fragment<V>& f, unsigned g,
-                                                                 const BlockCode& block,
+                                                                 float inverse,
                                                                  const StochasticKey& key,
                                                                  std::uint64_t position) {
   constexpr unsigned kRun = V < kPhiloxDraws ? V : kPhiloxDraws;
@@ -222,11 +215,9 @@ SWARMLINE_DEVICE typename Fragment<V>::Codes stochastic_codes_of(const Fragment<
     for (unsigned i = begin; i < begin + kRun; ++i) {
       std::uint32_t draw = draw_of(draws, i);
       if constexpr (V < kPhiloxDraws) draw = upper ? draw_of(draws, V + i) : draw;
-      const std::uint32_t code = C::code_stochastic(f.x[g * V + i], block.inverse, draw);
-      w.word[i * C::kBits / 32] |= code << (i * C::kBits % 32);
+      put_code<C::kBits>(w, i, C::code_stochastic(f.x[g * V + i], inverse, draw));
     }
   }
-  mask_codes(w, block.mask);
   return w;
 }
 

@@ -202,18 +202,20 @@ SWARMLINE_DEVICE void encode(const Team& team, Team::PerThread<Fragment<V>>& sta
     make_scales<C, V>(f, scales_of(spec));
     const unsigned shift = shift_of(block);
     const bool aligned = is_aligned(place.codes, kBytes);
-    BlockCode code = {};
+    float inverse = 0;
     SWARMLINE_UNROLL
     for (unsigned g = 0; g < Fragment<V>::kGroups; ++g) {
       const unsigned element = element_of<V>(thread, g);
       const bool is_of_group_before = g % 2 == 1 && block > kTeamWarp * V;
-      if (!is_of_group_before) code = block_code<C>(f.stored[g]);
-      typename Fragment<V>::Codes w;
-      if constexpr (kStochastic) {
-        w = stochastic_codes_of<C, V>(f, g, code, key,
+      if (!is_of_group_before) inverse = inverse_of(f.stored[g]);
+      typename Fragment<V>::Codes w = {};
+      if (rare(is_void<C>(f.stored[g]))) {
+        // All 0 already.
+      } else if constexpr (kStochastic) {
+        w = stochastic_codes_of<C, V>(f, g, inverse, key,
                                       key.first_element + place.tensor_first + element);
       } else {
-        w = codes_of<C, V>(f, g, code, shared.tables);
+        w = codes_of<C, V>(f, g, inverse, shared.tables);
       }
       store_codes<kBytes>(place.codes, element * C::kBits / 8, (place.coded * C::kBits + 7) / 8,
                           is_run<V>(place, aligned, element), w);
