@@ -6,11 +6,13 @@
 //   kStochastic, kTop, kLargestScale, kZeroWithoutScale (codes of a block of scale 0 are 0 and not
 //   what zero is coded as), Tables (in shared memory), fill(thread, tables, encodes, decodes),
 //   code(x, inverse, tables): in a block whose scale is no NaN, code_stochastic(x, inverse, draw),
-//   number(code, tables): what a code stands for before the scale.
+//   number(code, tables): what a code stands for before the scale. A code is in byte kCodeByte of
+//   the word returned; if it has 4 bits, in the low ones. Other bits may be anything.
 #pragma once
 
 #include <cstdint>
 
+#include "kernels/cuda/dyn8_cells.cuh"
 #include "kernels/cuda/vector_io.cuh"
 #include "kernels/format/dyn8.h"
 #include "kernels/format/fp8.h"
@@ -41,6 +43,7 @@ SWARMLINE_DEVICE std::uint32_t near_integer(float x, float inverse) {
 
 struct LinearBytes {
   static constexpr unsigned kBits = 8;
+  static constexpr unsigned kCodeByte = 0;
   static constexpr bool kStochastic = true;
   static constexpr bool kZeroWithoutScale = false;
   static constexpr float kTop = kLin8Top;
@@ -49,11 +52,11 @@ struct LinearBytes {
   using Tables = NoTables;
   static SWARMLINE_DEVICE void fill(unsigned, Tables&, bool, bool) {}
   static SWARMLINE_DEVICE std::uint32_t code(float x, float inverse, const Tables&) {
-    return near_integer(x, inverse) & 0xFFU;
+    return near_integer(x, inverse);
   }
   static SWARMLINE_DEVICE std::uint32_t code_stochastic(float x, float inverse,
                                                         std::uint32_t draw) {
-    return static_cast<std::uint8_t>(lin8_code_stochastic(x, inverse, draw));
+    return static_cast<std::uint32_t>(lin8_code_stochastic(x, inverse, draw));
   }
   static SWARMLINE_DEVICE float number(std::uint32_t code, const Tables&) {
     const std::int32_t q = static_cast<std::int8_t>(code);
@@ -74,6 +77,7 @@ struct H8 : LinearBytes {
 
 struct LinearNibbles {
   static constexpr unsigned kBits = 4;
+  static constexpr unsigned kCodeByte = 0;
   static constexpr unsigned kBlock = kInt4Block;
   static constexpr bool kStochastic = true;
   static constexpr bool kZeroWithoutScale = false;
@@ -83,11 +87,11 @@ struct LinearNibbles {
   using Tables = NoTables;
   static SWARMLINE_DEVICE void fill(unsigned, Tables&, bool, bool) {}
   static SWARMLINE_DEVICE std::uint32_t code(float x, float inverse, const Tables&) {
-    return near_integer(x, inverse) & 15U;
+    return near_integer(x, inverse);
   }
   static SWARMLINE_DEVICE std::uint32_t code_stochastic(float x, float inverse,
                                                         std::uint32_t draw) {
-    return static_cast<std::uint32_t>(int4_code_stochastic(x, inverse, draw)) & 15U;
+    return static_cast<std::uint32_t>(int4_code_stochastic(x, inverse, draw));
   }
   static SWARMLINE_DEVICE float number(std::uint32_t code, const Tables&) {
     return static_cast<float>(int4_unpack(code));
@@ -107,6 +111,7 @@ template <typename F, QuantFormat kName>
 struct Fp8 {
   static constexpr QuantFormat kFormat = kName;
   static constexpr unsigned kBits = 8;
+  static constexpr unsigned kCodeByte = 0;
   static constexpr unsigned kRotated = 0;
   static constexpr unsigned kBlock = kFp8Block;
   static constexpr bool kStochastic = false;
@@ -125,71 +130,93 @@ struct Fp8 {
 using Fp8E4M3 = Fp8<E4M3, QuantFormat::kE4M3>;
 using Fp8E5M2 = Fp8<E5M2, QuantFormat::kE5M2>;
 
-inline constexpr unsigned kDyn8Guess = 164;         // float bits times this, upper half,
-inline constexpr unsigned kDyn8GuessOfLowest = 33;  // less this: the decade or the one below
-inline constexpr float kDyn8Lowest = 0x1p-23F;      // below both maps' first threshold
+SWARMLINE_DEVICE float magnitude_as_float(float value) {
+#if defined(__CUDA_ARCH__)
+  return fabsf(value);
+#else
+  return float_of(magnitude_of(value));
+#endif
+}
 
 #if defined(__CUDACC__)
-static __device__ const Dyn8Map kDeviceDyn8Maps[2] = {kDyn8UnsignedMap, kDyn8SignedMap};
-static __device__ const Dyn8Codebook kDeviceDyn8Codebooks[2] = {kDyn8UnsignedCodebook,
-                                                                kDyn8SignedCodebook};
+#define SWARMLINE_DEVICE_TABLE static __device__ const
 #else
-inline constexpr Dyn8Map kDeviceDyn8Maps[2] = {kDyn8UnsignedMap, kDyn8SignedMap};
-inline constexpr Dyn8Codebook kDeviceDyn8Codebooks[2] = {kDyn8UnsignedCodebook,
-                                                         kDyn8SignedCodebook};
+#define SWARMLINE_DEVICE_TABLE inline constexpr
 #endif
+SWARMLINE_DEVICE_TABLE Dyn8Cells<true> kDeviceDyn8SignedCells = dyn8_cells<true>();
+SWARMLINE_DEVICE_TABLE Dyn8Cells<false> kDeviceDyn8UnsignedCells = dyn8_cells<false>();
+SWARMLINE_DEVICE_TABLE Dyn8Codebook kDeviceDyn8Codebooks[2] = {kDyn8UnsignedCodebook,
+                                                               kDyn8SignedCodebook};
+#undef SWARMLINE_DEVICE_TABLE
 
-// Every look-up is of a table of nine, so that no two threads of a warp want different words of one
-// bank. The result is dyn8_step's: the decade is guessed from the exponent and mended by one
-// comparison instead of counting thresholds.
+template <bool kSigned>
+SWARMLINE_DEVICE const Dyn8Cells<kSigned>& device_dyn8_cells() {
+  if constexpr (kSigned) {
+    return kDeviceDyn8SignedCells;
+  } else {
+    return kDeviceDyn8UnsignedCells;
+  }
+}
+
+// For y < 0, the code in the upper 8 bits mirrored at 127, and at least 0: there is none for -1.
+SWARMLINE_DEVICE std::uint32_t mirrored_if(float y, std::uint32_t code) {
+#if defined(__CUDA_ARCH__)
+  // Predicated; the compiler would compute both and select.
+  asm("{\n\t.reg .pred below;\n\tsetp.lt.f32 below, %1, 0f00000000;\n\t"
+      "@below sub.s32 %0, 0xFEFFFFFF, %0;\n\t@below max.s32 %0, %0, 0;\n\t}"
+      : "+r"(code)
+      : "f"(y));
+  return code;
+#else
+  const auto mirrored = static_cast<std::int32_t>(0xFEFFFFFFU - code);
+  if (!(y < 0)) return code;
+  return static_cast<std::uint32_t>(mirrored < 0 ? 0 : mirrored);
+#endif
+}
+
 template <bool kSigned>
 struct Dyn8 {
   static constexpr QuantFormat kFormat = kSigned ? QuantFormat::kDyn8 : QuantFormat::kDyn8Unsigned;
   static constexpr unsigned kBits = 8;
+  static constexpr unsigned kCodeByte = 3;
   static constexpr unsigned kRotated = 0;
   static constexpr unsigned kBlock = 0;
   static constexpr bool kStochastic = false;
   static constexpr bool kZeroWithoutScale = false;
   static constexpr float kTop = kDyn8Top;
   static constexpr std::uint32_t kLargestScale = kDyn8LargestScale;
-  struct alignas(16) Decade {
-    float slope;
-    float offset;
-    float above;  // threshold of the next decade
-    float top;
-  };
+  using Cells = Dyn8Cells<kSigned>;
   struct Tables {
-    Decade decade[kDyn8Decades];
+    Cells cells;
     float codebook[256];
   };
   static SWARMLINE_DEVICE void fill(unsigned thread, Tables& tables, bool encodes, bool decodes) {
-    if (decodes) tables.codebook[thread] = kDeviceDyn8Codebooks[kSigned].value[thread];
-    if (encodes && thread < kDyn8Decades) {
-      const Dyn8Map& map = kDeviceDyn8Maps[kSigned];
-      const float above =
-          thread + 1 < kDyn8Decades ? map.threshold[thread + 1] : float_of(kFloatInfinity);
-      tables.decade[thread] = {map.slope[thread], map.offset[thread], above, map.top[thread]};
+    if (decodes) fill_codebook(thread, tables.codebook);
+    if (encodes) fill_cells(thread, tables.cells);
+  }
+  static SWARMLINE_DEVICE void fill_codebook(unsigned thread, float* codebook) {
+    codebook[thread] = kDeviceDyn8Codebooks[kSigned].value[thread];
+  }
+  static SWARMLINE_DEVICE void fill_cells(unsigned thread, Cells& cells) {
+    const std::uint32_t* const from = device_dyn8_cells<kSigned>().word;
+    SWARMLINE_UNROLL
+    for (unsigned first = 0; first < Cells::kCount; first += 4 * kTeamThreads) {
+      const unsigned i = first + 4 * thread;
+      if (i < Cells::kCount) {
+        *reinterpret_cast<Words<16>*>(cells.word + i) =
+            *reinterpret_cast<const Words<16>*>(from + i);
+      }
     }
   }
   static SWARMLINE_DEVICE std::uint32_t code(float x, float inverse, const Tables& tables) {
+    return code(x, inverse, tables.cells);
+  }
+  static SWARMLINE_DEVICE std::uint32_t code(float x, float inverse, const Cells& cells) {
     const float y = x * inverse;
-    const float magnitude = kSigned ? float_of(magnitude_of(y)) : y;
-    const float a = magnitude > kDyn8Lowest ? magnitude : kDyn8Lowest;
-    const auto guess = static_cast<std::uint32_t>((std::uint64_t{bits_of(a)} * kDyn8Guess) >> 32) -
-                       kDyn8GuessOfLowest;
-    const Decade* decade = tables.decade + guess;
-    if (a >= decade->above) ++decade;
-    const float product = a * decade->slope;
-    const float f = product + decade->offset;
-    const float step = f < decade->top ? f : decade->top;
-    if constexpr (kSigned) {
-      // Cutting off towards zero, the sign may go first.
-      const std::uint32_t sign = bits_of(y) & 0x80000000U;
-      const std::int32_t code = 127 + static_cast<std::int32_t>(float_of(bits_of(step) | sign));
-      return static_cast<std::uint32_t>(code < 0 ? 0 : code);
-    } else {
-      return static_cast<std::uint32_t>(static_cast<std::int32_t>(step) - 1);
-    }
+    const float magnitude = kSigned ? magnitude_as_float(y) : y;
+    const std::uint32_t above =
+        cells.above(bits_of(magnitude > Cells::kLowest ? magnitude : Cells::kLowest));
+    return kSigned ? mirrored_if(y, above) : above;
   }
   static SWARMLINE_DEVICE float number(std::uint32_t code, const Tables& tables) {
     return tables.codebook[code];

@@ -182,21 +182,50 @@ SWARMLINE_DEVICE void make_scales(Fragment<V>& f, ScaleKind kind) {
   }
 }
 
-template <unsigned kBits, typename Codes>
-SWARMLINE_DEVICE void put_code(Codes& w, unsigned i, std::uint32_t code) {
-  w.word[i * kBits / 32] |= code << (i * kBits % 32);
+// Byte `kByte` of each of four words, the first lowest.
+template <unsigned kByte>
+SWARMLINE_DEVICE std::uint32_t bytes_of(const std::uint32_t* w) {
+#if defined(__CUDA_ARCH__)
+  constexpr unsigned kOfTwo = kByte | (4 + kByte) << 4;
+  return __byte_perm(__byte_perm(w[0], w[1], kOfTwo), __byte_perm(w[2], w[3], kOfTwo), 0x5410);
+#else
+  std::uint32_t bytes = 0;
+  for (unsigned i = 0; i < 4; ++i) bytes |= ((w[i] >> (8 * kByte)) & 0xFFU) << (8 * i);
+  return bytes;
+#endif
+}
+// V codes as they lie in memory, each given in a word of its own.
+template <typename C, unsigned V>
+SWARMLINE_DEVICE typename Fragment<V>::Codes packed_codes(const std::uint32_t* codes) {
+  typename Fragment<V>::Codes w = {};
+  if constexpr (C::kBits == 8) {
+    SWARMLINE_UNROLL
+    for (unsigned i = 0; i < V / 4; ++i) w.word[i] = bytes_of<C::kCodeByte>(codes + 4 * i);
+    return w;
+  }
+  SWARMLINE_UNROLL
+  for (unsigned begin = 0; begin < V; begin += 8) {
+    std::uint32_t even[4] = {};
+    std::uint32_t odd[4] = {};
+    SWARMLINE_UNROLL
+    for (unsigned i = 0; i < (V < 8 ? V : 8U); i += 2) {
+      even[i / 2] = codes[begin + i];
+      odd[i / 2] = codes[begin + i + 1];
+    }
+    constexpr std::uint32_t kLow = 0x0F0F0F0F;
+    w.word[begin / 8] = (bytes_of<0>(even) & kLow) | ((bytes_of<0>(odd) << 4) & ~kLow);
+  }
+  return w;
 }
 // The codes of group g, V * kBits / 8 bytes, of a block that is not void.
 template <typename C, unsigned V>
 SWARMLINE_DEVICE typename Fragment<V>::Codes codes_of(const Fragment<V>& f, unsigned g,
                                                       float inverse,
                                                       const typename C::Tables& tables) {
-  typename Fragment<V>::Codes w = {};
+  std::uint32_t codes[V];
   SWARMLINE_UNROLL
-  for (unsigned i = 0; i < V; ++i) {
-    put_code<C::kBits>(w, i, C::code(f.x[g * V + i], inverse, tables));
-  }
-  return w;
+  for (unsigned i = 0; i < V; ++i) codes[i] = C::code(f.x[g * V + i], inverse, tables);
+  return packed_codes<C, V>(codes);
 }
 // The same with draws; `position` of the group's first element is a multiple of V, or of 8.
 template <typename C, unsigned V>
@@ -206,7 +235,7 @@ SWARMLINE_DEVICE typename Fragment<V>::Codes stochastic_codes_of(const Fragment<
                                                                  std::uint64_t position) {
   constexpr unsigned kRun = V < kPhiloxDraws ? V : kPhiloxDraws;
   const bool upper = V < kPhiloxDraws && position % kPhiloxDraws != 0;
-  typename Fragment<V>::Codes w = {};
+  std::uint32_t codes[V];
   SWARMLINE_UNROLL
   for (unsigned begin = 0; begin < V; begin += kRun) {
     const PhiloxWords draws =
@@ -215,10 +244,10 @@ SWARMLINE_DEVICE typename Fragment<V>::Codes stochastic_codes_of(const Fragment<
     for (unsigned i = begin; i < begin + kRun; ++i) {
       std::uint32_t draw = draw_of(draws, i);
       if constexpr (V < kPhiloxDraws) draw = upper ? draw_of(draws, V + i) : draw;
-      put_code<C::kBits>(w, i, C::code_stochastic(f.x[g * V + i], inverse, draw));
+      codes[i] = C::code_stochastic(f.x[g * V + i], inverse, draw);
     }
   }
-  return w;
+  return packed_codes<C, V>(codes);
 }
 
 // What the codes of group g stand for, before rotation and scale.

@@ -25,14 +25,14 @@ SWARMLINE_DEVICE void fold_warps(const Team& team, State& state, Member member) 
   }
 }
 
-// `sums`: two, of parameters and of the update. fp32 state (tables null) moves here, 8-bit state
+// `sums`: two, of parameters and of the update. fp32 state (codebooks null) moves here, 8-bit state
 // does not.
 SWARMLINE_DEVICE void lamb_norms_body(const Team& team, const ChunkView& view,
-                                      const LambStep<float>& step, MomentTables* tables,
+                                      const LambStep<float>& step, MomentCodebooks* codebooks,
                                       NormShared& shared, double* sums) {
   Team::PerThread<LaneSum> state;
-  if (tables != nullptr) {
-    team.each(state, [&](unsigned thread, LaneSum&) { fill_tables(thread, *tables); });
+  if (codebooks != nullptr) {
+    team.each(state, [&](unsigned thread, LaneSum&) { fill_codebooks(thread, *codebooks); });
     team.sync();
   }
   team.each(state, [&](unsigned thread, LaneSum&) {
@@ -40,10 +40,10 @@ SWARMLINE_DEVICE void lamb_norms_body(const Team& team, const ChunkView& view,
       float g[kVector], m[kVector], v[kVector], p[kVector];
       load4(view.gradients, first, view.count, g);
       load4(view.parameters, first, view.count, p);
-      if (tables != nullptr) {
+      if (codebooks != nullptr) {
         const unsigned block = first / kMomentBlock;
-        decode4(load_moments4(view, first), view.m_scales[block], view.v_scales[block], *tables, m,
-                v);
+        decode4(load_moments4(view, first), view.m_scales[block], view.v_scales[block], *codebooks,
+                m, v);
       } else {
         load4(view.m32(), first, view.count, m);
         load4(view.v32(), first, view.count, v);
@@ -54,7 +54,7 @@ SWARMLINE_DEVICE void lamb_norms_body(const Team& team, const ChunkView& view,
         shared.parameters[first + i] = p[i];
         shared.update[first + i] = lamb_update(step, m[i], v[i], p[i]);
       }
-      if (tables == nullptr) {
+      if (codebooks == nullptr) {
         store4(view.m32(), first, view.count, m);
         store4(view.v32(), first, view.count, v);
       }

@@ -54,10 +54,10 @@ __global__ void __launch_bounds__(kTeamThreads)
     lamb_norms8_kernel(LambStep<float> decayed, LambStep<float> plain, const OptimizerChunk* chunks,
                        OptimizerArenas arenas, double* sums) {
   __shared__ NormShared shared;
-  __shared__ MomentTables tables;
+  __shared__ MomentCodebooks codebooks;
   const OptimizerChunk chunk = chunks[blockIdx.x];
-  lamb_norms_body(Team(), ChunkView(chunk, arenas), step_of(chunk, decayed, plain), &tables, shared,
-                  sums + 2 * std::size_t{blockIdx.x});
+  lamb_norms_body(Team(), ChunkView(chunk, arenas), step_of(chunk, decayed, plain), &codebooks,
+                  shared, sums + 2 * std::size_t{blockIdx.x});
 }
 
 __global__ void __launch_bounds__(kTeamWarp)

@@ -117,13 +117,23 @@ SWARMLINE_DEVICE void lamb32_body(const Team& team, const ChunkView& view,
   });
 }
 
-struct MomentTables {
-  Dyn8<true>::Tables m;
-  Dyn8<false>::Tables v;
+struct MomentCodebooks {
+  float m[256];
+  float v[256];
 };
+struct MomentTables {
+  MomentCodebooks codebooks;
+  Dyn8Cells<true> m;
+  Dyn8Cells<false> v;
+};
+SWARMLINE_DEVICE void fill_codebooks(unsigned thread, MomentCodebooks& codebooks) {
+  Dyn8<true>::fill_codebook(thread, codebooks.m);
+  Dyn8<false>::fill_codebook(thread, codebooks.v);
+}
 SWARMLINE_DEVICE void fill_tables(unsigned thread, MomentTables& tables) {
-  Dyn8<true>::fill(thread, tables.m, true, true);
-  Dyn8<false>::fill(thread, tables.v, true, true);
+  fill_codebooks(thread, tables.codebooks);
+  Dyn8<true>::fill_cells(thread, tables.m);
+  Dyn8<false>::fill_cells(thread, tables.v);
 }
 
 // Four codes from codes[first]; those from `count` on do not exist and are `none`.
@@ -154,12 +164,12 @@ SWARMLINE_DEVICE Codes4 load_moments4(const ChunkView& view, unsigned first) {
           load_codes4(view.v8(), first, view.count, kDyn8UnsignedZero)};
 }
 SWARMLINE_DEVICE void decode4(const Codes4& codes, float m_scale, float v_scale,
-                              const MomentTables& tables, float* m, float* v) {
+                              const MomentCodebooks& codebooks, float* m, float* v) {
   SWARMLINE_UNROLL
   for (unsigned i = 0; i < kVector; ++i) {
     const unsigned shift = 8 * i;
-    m[i] = moment_value(Dyn8<true>::number((codes.m >> shift) & 0xFFU, tables.m), m_scale);
-    v[i] = moment_value(Dyn8<false>::number((codes.v >> shift) & 0xFFU, tables.v), v_scale);
+    m[i] = moment_value(codebooks.m[(codes.m >> shift) & 0xFFU], m_scale);
+    v[i] = moment_value(codebooks.v[(codes.v >> shift) & 0xFFU], v_scale);
   }
 }
 
@@ -199,7 +209,7 @@ SWARMLINE_DEVICE void step_block(const ChunkView& view, const Rule& rule,
     const unsigned first = begin + half * kHalfBlock + lane * kVector;
     float* const m = s.m + half * kVector;
     float* const v = s.v + half * kVector;
-    decode4(codes[half], m_scale, v_scale, tables, m, v);
+    decode4(codes[half], m_scale, v_scale, tables.codebooks, m, v);
     SWARMLINE_UNROLL
     for (unsigned i = 0; i < kVector; ++i) {
       rule(g[half * kVector + i], m[i], v[i], p[half * kVector + i]);
@@ -234,9 +244,9 @@ SWARMLINE_DEVICE void code_block(const ChunkView& view, const MomentTables& tabl
     for (unsigned i = 0; i < kVector; ++i) {
       const float m = s.m[half * kVector + i];
       const float v = s.v[half * kVector + i];
-      const std::uint32_t m_code = has_m ? Dyn8<true>::code(m, m_inverse, tables.m)
+      const std::uint32_t m_code = has_m ? Dyn8<true>::code(m, m_inverse, tables.m) >> 24
                                          : moment_code_of_none(m_scale, kDyn8SignedZero);
-      std::uint32_t v_code = has_v ? Dyn8<false>::code(v, v_inverse, tables.v)
+      std::uint32_t v_code = has_v ? Dyn8<false>::code(v, v_inverse, tables.v) >> 24
                                    : moment_code_of_none(v_scale, kDyn8UnsignedZero);
       v_code = has_v && v > 0 && v_code == 0 ? 1U : v_code;  // the floor of adam8.h
       m_codes |= m_code << (8 * i);
