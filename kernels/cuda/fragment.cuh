@@ -55,6 +55,14 @@ struct Staging {
   }
 };
 
+SWARMLINE_DEVICE float fused_multiply_add(float a, float b, float c) {
+#if defined(__CUDA_ARCH__)
+  return __fmaf_rn(a, b, c);
+#else
+  return __builtin_fmaf(a, b, c);
+#endif
+}
+
 // `crossing` (shared memory, one word a warp) is free to be written when this begins.
 template <unsigned V>
 SWARMLINE_DEVICE void find_tops(const Team& team, Team::PerThread<Fragment<V>>& state,
@@ -153,18 +161,32 @@ SWARMLINE_DEVICE void rotate(const Team& team, Team::PerThread<Fragment<V>>& sta
           [=](unsigned thread, F& f, float other) {
             // The upper of the two is the one subtracted. A product with 1 or -1 is exact.
             const bool is_upper = (thread & mask) != 0;
-#if defined(__CUDA_ARCH__)
-            f.x[j] = __fmaf_rn(f.x[j], is_upper ? -1.0F : 1.0F, other);
-#else
-            f.x[j] = is_upper ? other - f.x[j] : other + f.x[j];
-#endif
+            f.x[j] = fused_multiply_add(f.x[j], is_upper ? -1.0F : 1.0F, other);
           });
     }
   }
 }
 
+// x / kTop for x in [2^-100, 2^128). With kTop of three significant bits or seven no quotient is near
+// enough to halfway between floats for the correction to miss.
+template <typename C>
+SWARMLINE_DEVICE float divided_by_top(float x) {
+  if constexpr (C::kTop == 1) return x;
+  constexpr float kInverse = 1.0F / C::kTop;
+  const float near = x * kInverse;
+  return fused_multiply_add(fused_multiply_add(-near, C::kTop, x), kInverse, near);
+}
+// What stored_scale() stores.
+template <typename C>
+SWARMLINE_DEVICE float scale_of_top(std::uint32_t top, ScaleKind kind) {
+  if (rare(top >= kFloatInfinity)) return float_of(kFloatNan);
+  const float scale = scale_of_quotient(divided_by_top<C>(float_of(top)), C::kLargestScale, kind);
+  return top < kTinyAbsmax ? 0.0F : scale;
+}
 SWARMLINE_DEVICE float inverse_of(float stored) {
-  return bits_of(stored) != 0 ? 1.0F / stored : 0.0F;
+  const bool is_zero = bits_of(stored) == 0;
+  const float inverse = 1.0F / (is_zero ? 1.0F : stored);
+  return is_zero ? 0.0F : inverse;
 }
 // Whether a block's codes are 0 whatever its values.
 template <typename C>
@@ -176,9 +198,7 @@ template <typename C, unsigned V>
 SWARMLINE_DEVICE void make_scales(Fragment<V>& f, ScaleKind kind) {
   SWARMLINE_UNROLL
   for (unsigned g = 0; g < Fragment<V>::kGroups; ++g) {
-    const bool is_finite = !rare(f.top[g] >= kFloatInfinity);
-    f.stored[g] =
-        is_finite ? stored_scale(f.top[g], C::kTop, C::kLargestScale, kind) : float_of(kFloatNan);
+    f.stored[g] = scale_of_top<C>(f.top[g], kind);
   }
 }
 

@@ -36,16 +36,21 @@ SWARMLINE_ELEMENT std::uint32_t magnitude_of(float value) {
   return bits_of(value) & kFloatMagnitude;
 }
 
+// What is stored for absmax / top.
+SWARMLINE_ELEMENT float scale_of_quotient(float quotient, std::uint32_t largest_bits,
+                                          ScaleKind kind) {
+  const bool narrow = kind == ScaleKind::kBf16;
+  const std::uint32_t exact = bits_of(quotient);
+  const std::uint32_t rounded = narrow ? (exact + 0xFFFFU) & 0xFFFF0000U : exact;
+  const std::uint32_t largest = narrow ? largest_bits & 0xFFFF0000U : largest_bits;
+  return float_of(rounded < largest ? rounded : largest);
+}
 // What is stored for a block; the value of a bf16 scale, whose upper 16 bits are written.
 SWARMLINE_ELEMENT float stored_scale(std::uint32_t absmax_bits, float top,
                                      std::uint32_t largest_bits, ScaleKind kind) {
   if (absmax_bits >= kFloatInfinity) return float_of(kFloatNan);
   if (absmax_bits < kTinyAbsmax) return 0.0F;
-  const bool narrow = kind == ScaleKind::kBf16;
-  const std::uint32_t exact = bits_of(float_of(absmax_bits) / top);
-  const std::uint32_t rounded = narrow ? (exact + 0xFFFFU) & 0xFFFF0000U : exact;
-  const std::uint32_t largest = narrow ? largest_bits & 0xFFFF0000U : largest_bits;
-  return float_of(rounded < largest ? rounded : largest);
+  return scale_of_quotient(float_of(absmax_bits) / top, largest_bits, kind);
 }
 SWARMLINE_ELEMENT bool scale_is_bad(float stored, std::uint32_t largest_bits) {
   return bits_of(stored) > largest_bits;

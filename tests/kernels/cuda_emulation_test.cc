@@ -220,6 +220,20 @@ INSTANTIATE_TEST_SUITE_P(Orders, CudaEmulation, ::testing::Values(1U, 255U));
 
 std::uint32_t stride = 1021;  // a prime: all low bits occur
 
+template <typename C>
+void check_quotients() {
+  for (std::uint64_t bits = kernels::kTinyAbsmax; bits < kernels::kFloatInfinity; bits += stride) {
+    const float x = kernels::float_of(static_cast<std::uint32_t>(bits));
+    ASSERT_EQ(cuda::divided_by_top<C>(x), x / C::kTop) << x;
+  }
+}
+TEST(CudaEmulationFloats, AreDividedByTheTop) {
+  check_quotients<cuda::Lin8>();
+  check_quotients<cuda::Int4>();
+  check_quotients<cuda::Fp8E4M3>();
+  check_quotients<cuda::Fp8E5M2>();
+}
+
 TEST(CudaEmulationFloats, LikeTheReference) {
   Emulation cuda(1);
   check_floats(cuda, stride);
