@@ -130,14 +130,6 @@ struct Fp8 {
 using Fp8E4M3 = Fp8<E4M3, QuantFormat::kE4M3>;
 using Fp8E5M2 = Fp8<E5M2, QuantFormat::kE5M2>;
 
-SWARMLINE_DEVICE float magnitude_as_float(float value) {
-#if defined(__CUDA_ARCH__)
-  return fabsf(value);
-#else
-  return float_of(magnitude_of(value));
-#endif
-}
-
 #if defined(__CUDACC__)
 #define SWARMLINE_DEVICE_TABLE static __device__ const
 #else

@@ -63,24 +63,21 @@ SWARMLINE_DEVICE float fused_multiply_add(float a, float b, float c) {
 #endif
 }
 
-// `crossing` (shared memory, one word a warp) is free to be written when this begins.
+// Each group's own.
+template <unsigned V>
+SWARMLINE_DEVICE void find_own_tops(const Team& team, Team::PerThread<Fragment<V>>& state) {
+  team.each(state, [&](unsigned, Fragment<V>& f) {
+    SWARMLINE_UNROLL
+    for (unsigned g = 0; g < Fragment<V>::kGroups; ++g) f.top[g] = largest_of<V>(f.x + g * V);
+  });
+}
+// Out of each group's own top, its block's. `crossing` (shared memory, one word a warp) is free to
+// be written when this begins.
 template <unsigned V>
 SWARMLINE_DEVICE void find_tops(const Team& team, Team::PerThread<Fragment<V>>& state,
                                 std::uint32_t block, std::uint32_t* crossing) {
   using F = Fragment<V>;
   constexpr unsigned kRun = kTeamWarp * V;  // elements of one group of a warp
-  team.each(state, [&](unsigned, F& f) {
-    SWARMLINE_UNROLL
-    for (unsigned g = 0; g < F::kGroups; ++g) {
-      std::uint32_t top = 0;
-      SWARMLINE_UNROLL
-      for (unsigned i = 0; i < V; ++i) {
-        const std::uint32_t magnitude = magnitude_of(f.x[g * V + i]);
-        top = magnitude > top ? magnitude : top;
-      }
-      f.top[g] = top;
-    }
-  });
   if (block <= kRun) {
     for (unsigned mask = 1; mask * V < block; mask *= 2) {
       SWARMLINE_UNROLL
@@ -167,14 +164,17 @@ SWARMLINE_DEVICE void rotate(const Team& team, Team::PerThread<Fragment<V>>& sta
   }
 }
 
-// x / kTop for x in [2^-100, 2^128). With kTop of three significant bits or seven no quotient is near
-// enough to halfway between floats for the correction to miss.
+// x / kTop for x in [2^-100, 2^128). With kTop of three significant bits or seven no quotient is
+// near enough to halfway between floats for the correction to miss.
 template <typename C>
 SWARMLINE_DEVICE float divided_by_top(float x) {
-  if constexpr (C::kTop == 1) return x;
-  constexpr float kInverse = 1.0F / C::kTop;
-  const float near = x * kInverse;
-  return fused_multiply_add(fused_multiply_add(-near, C::kTop, x), kInverse, near);
+  if constexpr (C::kTop == 1) {
+    return x;
+  } else {
+    constexpr float kInverse = 1.0F / C::kTop;
+    const float near = x * kInverse;
+    return fused_multiply_add(fused_multiply_add(-near, C::kTop, x), kInverse, near);
+  }
 }
 // What stored_scale() stores.
 template <typename C>
@@ -221,19 +221,19 @@ SWARMLINE_DEVICE typename Fragment<V>::Codes packed_codes(const std::uint32_t* c
   if constexpr (C::kBits == 8) {
     SWARMLINE_UNROLL
     for (unsigned i = 0; i < V / 4; ++i) w.word[i] = bytes_of<C::kCodeByte>(codes + 4 * i);
-    return w;
-  }
-  SWARMLINE_UNROLL
-  for (unsigned begin = 0; begin < V; begin += 8) {
-    std::uint32_t even[4] = {};
-    std::uint32_t odd[4] = {};
+  } else {
     SWARMLINE_UNROLL
-    for (unsigned i = 0; i < (V < 8 ? V : 8U); i += 2) {
-      even[i / 2] = codes[begin + i];
-      odd[i / 2] = codes[begin + i + 1];
+    for (unsigned begin = 0; begin < V; begin += 8) {
+      std::uint32_t even[4] = {};
+      std::uint32_t odd[4] = {};
+      SWARMLINE_UNROLL
+      for (unsigned i = 0; i < (V < 8 ? V : 8U); i += 2) {
+        even[i / 2] = codes[begin + i];
+        odd[i / 2] = codes[begin + i + 1];
+      }
+      constexpr std::uint32_t kLow = 0x0F0F0F0F;
+      w.word[begin / 8] = (bytes_of<0>(even) & kLow) | ((bytes_of<0>(odd) << 4) & ~kLow);
     }
-    constexpr std::uint32_t kLow = 0x0F0F0F0F;
-    w.word[begin / 8] = (bytes_of<0>(even) & kLow) | ((bytes_of<0>(odd) << 4) & ~kLow);
   }
   return w;
 }

@@ -189,7 +189,8 @@ SWARMLINE_DEVICE bool store_chunk(void* values, const P& place, unsigned thread,
   return bad;
 }
 
-// Scale and codes of the values in `state`, rotated already; leaves the scales in f.stored. With
+// Scale and codes of the values in `state`, rotated already, with their tops in f.top; leaves the
+// scales in f.stored. With
 // kFeedback, values become what their codes stand for, before rotation and scale.
 template <typename C, unsigned V, bool kStochastic, bool kFeedback, typename P>
 SWARMLINE_DEVICE void encode(const Team& team, Team::PerThread<Fragment<V>>& state,
@@ -262,7 +263,8 @@ SWARMLINE_DEVICE void decode(const Team& team, Team::PerThread<Fragment<V>>& sta
   });
 }
 
-template <typename C, unsigned V>
+// Rotates the values, or not, and finds each group's top.
+template <typename C, unsigned V, bool kHasTops = false>
 SWARMLINE_DEVICE void rotate_values(const Team& team, Team::PerThread<Fragment<V>>& state) {
   if constexpr (C::kRotated != 0) {
     team.each(state, [&](unsigned, Fragment<V>& f) {
@@ -271,6 +273,7 @@ SWARMLINE_DEVICE void rotate_values(const Team& team, Team::PerThread<Fragment<V
     });
     rotate<V, C::kRotated>(team, state);
   }
+  if constexpr (!kHasTops) find_own_tops<V>(team, state);
 }
 
 template <typename C>
@@ -282,6 +285,8 @@ template <typename C, typename Type, bool kStochastic>
 struct QuantizeBody {
   using Args = QuantizeArgs;
   using Shared = StagedShared<C, Type>;
+  // Before values become fp32, two are compared at once.
+  static constexpr bool kHasTops = C::kRotated == 0 && sizeof(typename Type::Bits) == 2;
   static constexpr bool kManyTeams = true;
   static constexpr unsigned kV = kPerThread;
   static SWARMLINE_DEVICE void run(const Team& team, Shared& shared, const Args& args,
@@ -301,12 +306,17 @@ struct QuantizeBody {
     tables_filled<C>(team);
     team.sync_warp();
     team.each(state, [&](unsigned thread, Fragment<kV>& f) {
+      std::uint32_t words[4 * Staging<Type>::kUnits];
       SWARMLINE_UNROLL
       for (unsigned i = 0; i < Staging<Type>::kUnits; ++i) {
-        unpack<Type>(shared.staging.own(thread, i), f.x + i * Type::kPerLoad);
+        const Words<16> w = shared.staging.own(thread, i);
+        unpack<Type>(w, f.x + i * Type::kPerLoad);
+        SWARMLINE_UNROLL
+        for (unsigned k = 0; k < 4; ++k) words[4 * i + k] = w.word[k];
       }
+      if constexpr (kHasTops) f.top[0] = largest_of_packed<Type>(words);
     });
-    rotate_values<C, kV>(team, state);
+    rotate_values<C, kV, kHasTops>(team, state);
     encode<C, kV, kStochastic, false>(team, state, shared, args.spec, args.key, place,
                                       args.non_finite);
   }

@@ -216,6 +216,63 @@ SWARMLINE_DEVICE bool any_not_finite(const Words<16>& w) {
   return (carries & Type::kCarries) != 0;
 }
 
+// The larger of two magnitudes; NaN if one of them is NaN.
+SWARMLINE_DEVICE float larger_or_nan(float a, float b) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  float larger;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(larger) : "f"(a), "f"(b));
+  return larger;
+#else
+  return float_of(bits_of(a) > bits_of(b) ? bits_of(a) : bits_of(b));
+#endif
+}
+SWARMLINE_DEVICE float magnitude_as_float(float value) {
+#if defined(__CUDA_ARCH__)
+  return fabsf(value);
+#else
+  return float_of(bits_of(value) & kFloatMagnitude);
+#endif
+}
+// Bits of the largest magnitude of `count` values; above infinity's if one is NaN.
+template <unsigned kCount>
+SWARMLINE_DEVICE std::uint32_t largest_of(const float* x) {
+  float largest = magnitude_as_float(x[0]);
+  SWARMLINE_UNROLL
+  for (unsigned i = 1; i < kCount; ++i) {
+    largest = larger_or_nan(largest, magnitude_as_float(x[i]));
+  }
+  return bits_of(largest);
+}
+// The same of two 16-bit values each, in each half; signs are ignored, and the result may have any.
+template <typename Type>
+SWARMLINE_DEVICE std::uint32_t larger_pair(std::uint32_t a, std::uint32_t b) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 860
+  constexpr bool kIsHalf = Type::kKind == FloatKind::kF16;
+  std::uint32_t larger;
+  if constexpr (kIsHalf)
+    asm("max.NaN.xorsign.abs.f16x2 %0, %1, %2;" : "=r"(larger) : "r"(a), "r"(b));
+  if constexpr (!kIsHalf)
+    asm("max.NaN.xorsign.abs.bf16x2 %0, %1, %2;" : "=r"(larger) : "r"(a), "r"(b));
+  return larger;
+#else
+  const std::uint32_t low_a = a & 0x7FFFU;
+  const std::uint32_t low_b = b & 0x7FFFU;
+  const std::uint32_t high_a = a & 0x7FFF0000U;
+  const std::uint32_t high_b = b & 0x7FFF0000U;
+  return (low_a > low_b ? low_a : low_b) | (high_a > high_b ? high_a : high_b);
+#endif
+}
+// Bits of the largest magnitude of 16 values as they lie in memory.
+template <typename Type>
+SWARMLINE_DEVICE std::uint32_t largest_of_packed(const std::uint32_t (&word)[8]) {
+  std::uint32_t pair = word[0];
+  SWARMLINE_UNROLL
+  for (unsigned i = 1; i < 8; ++i) pair = larger_pair<Type>(pair, word[i]);
+  const float halves[2] = {Type::value(static_cast<std::uint16_t>(pair)),
+                           Type::value(static_cast<std::uint16_t>(pair >> 16))};
+  return largest_of<2>(halves);
+}
+
 // kBytes (2, 4, 8 or 16) of codes from codes[first], of which those from `count` on do not exist
 // and are 0. The lowest byte of word[0] is the first.
 template <unsigned kBytes, typename Codes>
