@@ -8,6 +8,7 @@
 //   code(x, inverse, tables): in a block whose scale is no NaN, code_stochastic(x, inverse, draw),
 //   number(code, tables): what a code stands for before the scale. A code is in byte kCodeByte of
 //   the word returned; if it has 4 bits, in the low ones. Other bits may be anything.
+//   With kInFours, four_codes(x, inverse) takes the place of code(): those of x[0] to x[3].
 #pragma once
 
 #include <cstdint>
@@ -43,6 +44,7 @@ SWARMLINE_DEVICE std::uint32_t near_integer(float x, float inverse) {
 
 struct LinearBytes {
   static constexpr unsigned kBits = 8;
+  static constexpr bool kInFours = false;
   static constexpr unsigned kCodeByte = 0;
   static constexpr bool kStochastic = true;
   static constexpr bool kZeroWithoutScale = false;
@@ -77,6 +79,7 @@ struct H8 : LinearBytes {
 
 struct LinearNibbles {
   static constexpr unsigned kBits = 4;
+  static constexpr bool kInFours = false;
   static constexpr unsigned kCodeByte = 0;
   static constexpr unsigned kBlock = kInt4Block;
   static constexpr bool kStochastic = true;
@@ -107,11 +110,28 @@ struct H4 : LinearNibbles {
   static constexpr float kPrescale = kH4Prescale;
 };
 
+// fp8_code() of two numbers that are no NaN, the first lower. Newer devices have a conversion that
+// rounds and saturates alike.
+template <typename F>
+SWARMLINE_DEVICE std::uint32_t two_fp8_codes(float low, float high) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
+  std::uint16_t pair;
+  if constexpr (F::kShift == E4M3::kShift) {
+    asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(high), "f"(low));
+  } else {
+    asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(high), "f"(low));
+  }
+  return pair;
+#else
+  return fp8_code<F>(low) | std::uint32_t{fp8_code<F>(high)} << 8;
+#endif
+}
+
 template <typename F, QuantFormat kName>
 struct Fp8 {
   static constexpr QuantFormat kFormat = kName;
   static constexpr unsigned kBits = 8;
-  static constexpr unsigned kCodeByte = 0;
+  static constexpr bool kInFours = true;
   static constexpr unsigned kRotated = 0;
   static constexpr unsigned kBlock = kFp8Block;
   static constexpr bool kStochastic = false;
@@ -120,8 +140,9 @@ struct Fp8 {
   static constexpr std::uint32_t kLargestScale = F::kLargestScale;
   using Tables = NoTables;
   static SWARMLINE_DEVICE void fill(unsigned, Tables&, bool, bool) {}
-  static SWARMLINE_DEVICE std::uint32_t code(float x, float inverse, const Tables&) {
-    return fp8_code<F>(x * inverse);
+  static SWARMLINE_DEVICE std::uint32_t four_codes(const float* x, float inverse) {
+    return two_fp8_codes<F>(x[0] * inverse, x[1] * inverse) |
+           two_fp8_codes<F>(x[2] * inverse, x[3] * inverse) << 16;
   }
   static SWARMLINE_DEVICE float number(std::uint32_t code, const Tables&) {
     return fp8_number<F>(static_cast<std::uint8_t>(code));
@@ -170,6 +191,7 @@ template <bool kSigned>
 struct Dyn8 {
   static constexpr QuantFormat kFormat = kSigned ? QuantFormat::kDyn8 : QuantFormat::kDyn8Unsigned;
   static constexpr unsigned kBits = 8;
+  static constexpr bool kInFours = false;
   static constexpr unsigned kCodeByte = 3;
   static constexpr unsigned kRotated = 0;
   static constexpr unsigned kBlock = 0;

@@ -202,18 +202,6 @@ SWARMLINE_DEVICE void make_scales(Fragment<V>& f, ScaleKind kind) {
   }
 }
 
-// Byte `kByte` of each of four words, the first lowest.
-template <unsigned kByte>
-SWARMLINE_DEVICE std::uint32_t bytes_of(const std::uint32_t* w) {
-#if defined(__CUDA_ARCH__)
-  constexpr unsigned kOfTwo = kByte | (4 + kByte) << 4;
-  return __byte_perm(__byte_perm(w[0], w[1], kOfTwo), __byte_perm(w[2], w[3], kOfTwo), 0x5410);
-#else
-  std::uint32_t bytes = 0;
-  for (unsigned i = 0; i < 4; ++i) bytes |= ((w[i] >> (8 * kByte)) & 0xFFU) << (8 * i);
-  return bytes;
-#endif
-}
 // V codes as they lie in memory, each given in a word of its own.
 template <typename C, unsigned V>
 SWARMLINE_DEVICE typename Fragment<V>::Codes packed_codes(const std::uint32_t* codes) {
@@ -242,10 +230,17 @@ template <typename C, unsigned V>
 SWARMLINE_DEVICE typename Fragment<V>::Codes codes_of(const Fragment<V>& f, unsigned g,
                                                       float inverse,
                                                       const typename C::Tables& tables) {
-  std::uint32_t codes[V];
-  SWARMLINE_UNROLL
-  for (unsigned i = 0; i < V; ++i) codes[i] = C::code(f.x[g * V + i], inverse, tables);
-  return packed_codes<C, V>(codes);
+  if constexpr (C::kInFours) {
+    typename Fragment<V>::Codes w = {};
+    SWARMLINE_UNROLL
+    for (unsigned i = 0; i < V; i += 4) w.word[i / 4] = C::four_codes(f.x + g * V + i, inverse);
+    return w;
+  } else {
+    std::uint32_t codes[V];
+    SWARMLINE_UNROLL
+    for (unsigned i = 0; i < V; ++i) codes[i] = C::code(f.x[g * V + i], inverse, tables);
+    return packed_codes<C, V>(codes);
+  }
 }
 // The same with draws; `position` of the group's first element is a multiple of V, or of 8.
 template <typename C, unsigned V>

@@ -216,6 +216,18 @@ SWARMLINE_DEVICE bool any_not_finite(const Words<16>& w) {
   return (carries & Type::kCarries) != 0;
 }
 
+// Byte `kByte` of each of four words, the first lowest.
+template <unsigned kByte>
+SWARMLINE_DEVICE std::uint32_t bytes_of(const std::uint32_t* w) {
+#if defined(__CUDA_ARCH__)
+  constexpr unsigned kOfTwo = kByte | (4 + kByte) << 4;
+  return __byte_perm(__byte_perm(w[0], w[1], kOfTwo), __byte_perm(w[2], w[3], kOfTwo), 0x5410);
+#else
+  std::uint32_t bytes = 0;
+  for (unsigned i = 0; i < 4; ++i) bytes |= ((w[i] >> (8 * kByte)) & 0xFFU) << (8 * i);
+  return bytes;
+#endif
+}
 // The larger of two magnitudes; NaN if one of them is NaN.
 SWARMLINE_DEVICE float larger_or_nan(float a, float b) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
