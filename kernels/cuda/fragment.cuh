@@ -79,7 +79,9 @@ SWARMLINE_DEVICE void find_tops(const Team& team, Team::PerThread<Fragment<V>>& 
   using F = Fragment<V>;
   constexpr unsigned kRun = kTeamWarp * V;  // elements of one group of a warp
   if (block <= kRun) {
-    for (unsigned mask = 1; mask * V < block; mask *= 2) {
+    SWARMLINE_UNROLL
+    for (unsigned mask = 1; mask < kTeamWarp; mask *= 2) {
+      if (mask * V >= block) continue;
       SWARMLINE_UNROLL
       for (unsigned g = 0; g < F::kGroups; ++g) {
         team.exchange_xor(

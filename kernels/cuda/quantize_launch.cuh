@@ -31,7 +31,7 @@ FormatLaunches h4_launches();
 
 #if defined(SWARMLINE_MAKE_LAUNCHES)
 
-inline constexpr std::uint64_t kTeamsMax = 0x7FFFFFFF;  // of one launch; a team takes several turns
+inline constexpr std::uint64_t kTeamsMax = 0x7FFFFFFF;  // of one launch
 
 // Teams a multiprocessor should have room for, which bounds their registers; 0: as it comes. A
 // quantizer waits for its values before it has anything to do, so that others have to load.
@@ -46,21 +46,20 @@ constexpr unsigned teams_wanted() {
 
 template <typename Body>
 __global__ void __launch_bounds__(kTeamThreads, teams_wanted<Body>())
-    team_kernel(const __grid_constant__ typename Body::Args args, std::uint64_t turns) {
+    team_kernel(const __grid_constant__ typename Body::Args args, std::uint64_t first) {
   __shared__ typename Body::Shared shared;
-  const Team team;
-  for (std::uint64_t turn = blockIdx.x; turn < turns; turn += gridDim.x) {
-    if (turn != blockIdx.x) __syncthreads();  // the turn before may still read `shared`
-    Body::run(team, shared, args, turn);
-  }
+  Body::run(Team(), shared, args, first + blockIdx.x);
 }
+// A team for each turn.
 template <typename Body>
 cudaError_t launch_turns(const typename Body::Args& args, std::uint64_t turns, unsigned threads,
                          cudaStream_t stream) {
-  if (turns == 0) return cudaSuccess;
-  team_kernel<Body>
-      <<<static_cast<unsigned>(std::min(turns, kTeamsMax)), threads, 0, stream>>>(args, turns);
-  return cudaGetLastError();
+  for (std::uint64_t first = 0; first < turns; first += kTeamsMax) {
+    const auto teams = static_cast<unsigned>(std::min(turns - first, kTeamsMax));
+    team_kernel<Body><<<teams, threads, 0, stream>>>(args, first);
+    if (const cudaError_t error = cudaGetLastError(); error != cudaSuccess) return error;
+  }
+  return cudaSuccess;
 }
 template <typename Body>
 cudaError_t launch_chunks(const typename Body::Args& args, cudaStream_t stream) {
