@@ -369,7 +369,7 @@ struct MeanBody {
   using Args = MeanArgs;
   using Shared = cuda::Shared<C>;
   static constexpr bool kManyTeams = false;
-  static constexpr unsigned kV = Float32::kPerLoad;
+  static constexpr unsigned kV = kPerThread;
   static SWARMLINE_DEVICE void run(const Team& team, Shared& shared, const Args& args,
                                    std::uint64_t chunk) {
     // One copy of the body for all chunks: two of them want twice the registers.

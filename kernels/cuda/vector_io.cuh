@@ -176,7 +176,7 @@ SWARMLINE_DEVICE Words<16> pack(const float* x) {
 template <typename Type>
 SWARMLINE_DEVICE Words<16> load_packed(const typename Type::Bits* values, unsigned first,
                                        unsigned count, bool vector) {
-  if (vector) return load_words<16>(values + first);
+  if (!rare(!vector)) return load_words<16>(values + first);
   constexpr unsigned kPerWord = Type::kPerLoad / 4;
   Words<16> w = {};
   SWARMLINE_UNROLL
@@ -194,7 +194,7 @@ SWARMLINE_DEVICE void load_values(const typename Type::Bits* values, unsigned fi
 template <typename Type>
 SWARMLINE_DEVICE void store_values(typename Type::Bits* values, unsigned first, unsigned count,
                                    bool vector, const Words<16>& w) {
-  if (vector) {
+  if (!rare(!vector)) {
     store_words(values + first, w);
     return;
   }
@@ -291,6 +291,7 @@ template <unsigned kBytes, typename Codes>
 SWARMLINE_DEVICE Codes load_codes(const std::uint8_t* codes, unsigned first, unsigned count,
                                   bool vector) {
   Codes w = {};
+  vector = !rare(!vector);
   if (vector && kBytes >= 4) {
     constexpr unsigned kLoad = kBytes >= 4 ? kBytes : 4;
     const Words<kLoad> loaded = load_words<kLoad>(codes + first);
@@ -310,6 +311,7 @@ SWARMLINE_DEVICE Codes load_codes(const std::uint8_t* codes, unsigned first, uns
 template <unsigned kBytes, typename Codes>
 SWARMLINE_DEVICE void store_codes(std::uint8_t* codes, unsigned first, unsigned count, bool vector,
                                   const Codes& w) {
+  vector = !rare(!vector);
   if (vector && kBytes >= 4) {
     constexpr unsigned kStore = kBytes >= 4 ? kBytes : 4;
     Words<kStore> stored;
