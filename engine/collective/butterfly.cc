@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/units.h"
+#include "engine/collective/typed_sums.h"
 #include "kernels/kernels.h"
 
 namespace swarmline {
@@ -19,8 +20,6 @@ constexpr std::uint32_t kGatherDraws = 2U << 30;
 
 // More than a core's caches hold.
 constexpr std::size_t kStreamedBytesMin = 4 * kMiB;
-// Parts are added by so many elements at a time, so that a sum stays in the innermost cache.
-constexpr std::size_t kAddedElements = 4096;
 static_assert(kWireTileElements % kAddedElements == 0);
 
 Result<void> unfit(std::string what) {
@@ -30,27 +29,6 @@ Result<void> unfit(std::string what) {
 void copy(BytesView from, MutableBytes to) {
   SWARMLINE_CHECK(from.size() == to.size());
   if (!from.empty()) std::memcpy(to.data(), from.data(), from.size());
-}
-
-void add_into(DType dtype, BytesView from, MutableBytes to) {
-  if (dtype == DType::kF32) {
-    kernels::add_into(reinterpret_cast<const float*>(from.data()),
-                      reinterpret_cast<float*>(to.data()), from.size() / sizeof(float));
-  } else {
-    kernels::add_into(reinterpret_cast<const double*>(from.data()),
-                      reinterpret_cast<double*>(to.data()), from.size() / sizeof(double));
-  }
-}
-
-void add(DType dtype, BytesView a, BytesView b, MutableBytes sum) {
-  if (dtype == DType::kF32) {
-    kernels::add(reinterpret_cast<const float*>(a.data()), reinterpret_cast<const float*>(b.data()),
-                 reinterpret_cast<float*>(sum.data()), sum.size() / sizeof(float));
-  } else {
-    kernels::add(reinterpret_cast<const double*>(a.data()),
-                 reinterpret_cast<const double*>(b.data()), reinterpret_cast<double*>(sum.data()),
-                 sum.size() / sizeof(double));
-  }
 }
 
 bool overlap(BytesView a, BytesView b) {
@@ -82,62 +60,60 @@ Result<void> ButterflyAllReduce::check_spec(const ButterflySpec& spec, BytesView
     return unfit(fmt::format("buffers of {} and {} bytes for {} elements", input.size(),
                              output.size(), spec.elements));
   }
-  if (spec.chunk_bytes < width || spec.elements / (spec.chunk_bytes / width) >= UINT32_MAX) {
+  if (spec.chunk_bytes < width ||
+      spec.elements / (spec.chunk_bytes / width) >= UINT32_MAX - kRanksMax) {
     return unfit(fmt::format("chunks of {} bytes", spec.chunk_bytes));
   }
   return {};
 }
 
+ButterflySpec ButterflyAllReduce::checked(ButterflySpec spec, BytesView input,
+                                          MutableBytes output) {
+  const auto fits = check_spec(spec, input, output);
+  SWARMLINE_CHECK_MSG(fits, fits.error().what);
+  return spec;
+}
+
 ButterflyAllReduce::ButterflyAllReduce(ButterflySpec spec, BytesView input, MutableBytes output,
                                        Residual residual)
-    : spec_(std::move(spec)), input_(input), output_(output), residual_(residual) {
-  const auto fits = check_spec(spec_, input, output);
-  SWARMLINE_CHECK_MSG(fits, fits.error().what);
+    : spec_(checked(std::move(spec), input, output)),
+      chunks_(spec_.bounds, spec_.chunk_bytes / size_bytes(spec_.dtype)),
+      input_(input),
+      output_(output),
+      residual_(residual) {
   const bool feedback = !residual_.current.empty();
   SWARMLINE_CHECK(residual_.current.size() == residual_.next.size() &&
                   (!feedback || residual_.next.size() == input.size()) &&
                   !overlap(residual_.current, residual_.next));
   sparse_ = feedback && spec_.scatter[spec_.rank].kind == CodecKind::kTopK;
   streams_ = output.size() >= kStreamedBytesMin;
-  chunk_elements_ = spec_.chunk_bytes / size_bytes(spec_.dtype);
   sent_.assign(spec_.ranks, 0);
   returned_.assign(spec_.ranks, 0);
   for (std::uint32_t r = 0; r < spec_.ranks; ++r) {
-    scatter_seen_.emplace_back(r == spec_.rank ? 0 : chunks_of(spec_.rank), false);
-    gather_seen_.emplace_back(r == spec_.rank ? 0 : chunks_of(r), false);
-    progress_.chunks_total += chunks_of(r);
+    scatter_seen_.emplace_back(r == spec_.rank ? 0 : chunks_.in(spec_.rank), false);
+    gather_seen_.emplace_back(r == spec_.rank ? 0 : chunks_.in(r), false);
+    progress_.chunks_total += chunks_.in(r);
   }
 }
 
 // Geometry
 
-std::uint32_t ButterflyAllReduce::chunks_of(std::uint32_t rank) const {
-  const std::uint64_t slice = spec_.bounds[rank + 1] - spec_.bounds[rank];
-  return static_cast<std::uint32_t>((slice + chunk_elements_ - 1) / chunk_elements_);
-}
-
-std::uint64_t ButterflyAllReduce::chunk_first(std::uint32_t rank, std::uint32_t chunk) const {
-  return spec_.bounds[rank] + chunk * chunk_elements_;
-}
-
-std::uint64_t ButterflyAllReduce::chunk_elements(std::uint32_t rank, std::uint32_t chunk) const {
-  return std::min(chunk_elements_, spec_.bounds[rank + 1] - chunk_first(rank, chunk));
-}
-
 BytesView ButterflyAllReduce::input_chunk(std::uint32_t rank, std::uint32_t chunk) const {
   const std::size_t width = size_bytes(spec_.dtype);
-  return input_.subspan(chunk_first(rank, chunk) * width, chunk_elements(rank, chunk) * width);
+  return input_.subspan(chunks_.first({rank, chunk}) * width,
+                        chunks_.elements({rank, chunk}) * width);
 }
 
 MutableBytes ButterflyAllReduce::output_chunk(std::uint32_t rank, std::uint32_t chunk) {
   const std::size_t width = size_bytes(spec_.dtype);
-  return output_.subspan(chunk_first(rank, chunk) * width, chunk_elements(rank, chunk) * width);
+  return output_.subspan(chunks_.first({rank, chunk}) * width,
+                         chunks_.elements({rank, chunk}) * width);
 }
 
 Residual ButterflyAllReduce::residual_chunk(std::uint32_t rank, std::uint32_t chunk) const {
   const std::size_t width = size_bytes(spec_.dtype);
-  const std::size_t at = chunk_first(rank, chunk) * width;
-  const std::size_t bytes = chunk_elements(rank, chunk) * width;
+  const std::size_t at = chunks_.first({rank, chunk}) * width;
+  const std::size_t bytes = chunks_.elements({rank, chunk}) * width;
   return {.current = residual_.current.subspan(at, bytes),
           .next = residual_.next.subspan(at, bytes)};
 }
@@ -151,7 +127,8 @@ std::optional<kernels::StochasticKey> ButterflyAllReduce::key_of(ReducePart part
   kernels::StochasticKey key = *spec_.key;
   key.stream[1] = key.stream[1] << 16 | slice;
   key.stream[2] = part == ReducePart::kScatter ? kScatterDraws | spec_.rank : kGatherDraws;
-  key.first_element = chunk * ((chunk_elements_ + kTile - 1) / kTile * kTile);
+  const std::uint64_t elements = spec_.chunk_bytes / size_bytes(spec_.dtype);
+  key.first_element = chunk * ((elements + kTile - 1) / kTile * kTile);
   return key;
 }
 
@@ -183,20 +160,6 @@ std::vector<SharedBytes> ButterflyAllReduce::encode_sum(std::uint32_t chunk,
   return {SharedBytes(std::move(wire))};
 }
 
-std::uint64_t ChunkSend::bytes() const {
-  std::uint64_t sum = 0;
-  for (const SharedBytes& piece : wire) sum += piece.size();
-  return sum;
-}
-
-SharedBytes ChunkSend::whole() const {
-  if (wire.size() == 1) return wire.front();
-  Buffer all(bytes());
-  std::byte* at = all.data();
-  for (const SharedBytes& piece : wire) at = std::ranges::copy(piece.view(), at).out;
-  return SharedBytes(std::move(all));
-}
-
 // Scatter
 
 void ButterflyAllReduce::finish_alone() {
@@ -225,7 +188,8 @@ bool ButterflyAllReduce::send_more(const std::function<void(ChunkSend)>& send) {
 }
 
 bool ButterflyAllReduce::may_send(std::uint32_t to) const {
-  return sent_[to] < std::min(chunks_of(to), returned_[to] + window_chunks(spec_.ranks));
+  return sent_[to] < std::min(chunks_.in(to), returned_[to] + window_chunks(spec_.ranks)) &&
+         input_is_here(to, sent_[to]);
 }
 
 ChunkSend ButterflyAllReduce::next_scatter(std::uint32_t to) {
@@ -240,7 +204,7 @@ Result<std::vector<ChunkSend>> ButterflyAllReduce::on_chunk(std::uint32_t from, 
                                                             const SharedBytes& wire) {
   const bool scatter = part == ReducePart::kScatter;
   if (from >= spec_.ranks || from == spec_.rank ||
-      chunk >= chunks_of(scatter ? spec_.rank : from)) {
+      chunk >= chunks_.in(scatter ? spec_.rank : from)) {
     return fail(ErrorCode::kCorrupt, fmt::format("all-reduce: chunk {} of rank {} does not exist "
                                                  "({} members)",
                                                  chunk, from, spec_.ranks));
@@ -256,10 +220,11 @@ Result<std::vector<ChunkSend>> ButterflyAllReduce::on_chunk(std::uint32_t from, 
                                                  chunk, from, limit));
   }
   SWARMLINE_TRY(
-      check_header(part, chunk_elements(scatter ? spec_.rank : from, chunk), wire.view()));
+      check_header(part, chunks_.elements({scatter ? spec_.rank : from, chunk}), wire.view()));
   std::vector<ChunkSend> sends;
   SWARMLINE_TRY(scatter ? take_part(from, chunk, wire, sends)
                         : take_sum(from, chunk, wire.view(), sends));
+  if (!scatter && on_sum_) on_sum_({from, chunk}, {wire});
   seen[chunk] = true;
   progress_.bytes_received += wire.size();
   return sends;
@@ -293,14 +258,45 @@ Result<void> ButterflyAllReduce::check_header(ReducePart part, std::uint64_t ele
 
 ButterflyAllReduce::Sum& ButterflyAllReduce::sum_of(std::uint32_t chunk) {
   const auto [at, is_new] = sums_.try_emplace(chunk);
-  if (is_new && sparse_) {
-    Buffer own(output_chunk(spec_.rank, chunk).size());
-    const auto decoded =
-        decode(encode_part(spec_.rank, chunk).front().view(), spec_.dtype, own.bytes());
-    SWARMLINE_CHECK_MSG(decoded, decoded.error().what);
-    at->second.waiting.emplace(spec_.rank, std::move(own));
-  }
+  if (is_new && sparse_ && input_is_here(spec_.rank, chunk)) encode_own_part(chunk, at->second);
   return at->second;
+}
+
+void ButterflyAllReduce::encode_own_part(std::uint32_t chunk, Sum& sum) {
+  Buffer own(output_chunk(spec_.rank, chunk).size());
+  const auto decoded =
+      decode(encode_part(spec_.rank, chunk).front().view(), spec_.dtype, own.bytes());
+  SWARMLINE_CHECK_MSG(decoded, decoded.error().what);
+  sum.waiting.emplace(spec_.rank, std::move(own));
+}
+
+// ---- An input that comes
+
+void ButterflyAllReduce::await_input(OnSum on_sum) {
+  SWARMLINE_CHECK(spec_.ranks > 1);
+  input_here_.assign(chunks_.total(), false);
+  on_sum_ = std::move(on_sum);
+}
+
+bool ButterflyAllReduce::input_is_here(std::uint32_t slice, std::uint32_t chunk) const {
+  return input_here_.empty() || input_here_[chunks_.number({slice, chunk})];
+}
+
+std::vector<ChunkSend> ButterflyAllReduce::on_input(const SliceChunks::Place& at) {
+  SWARMLINE_CHECK(!input_is_here(at.slice, at.chunk));
+  input_here_[chunks_.number(at)] = true;
+  std::vector<ChunkSend> sends;
+  if (at.slice != spec_.rank) {
+    while (may_send(at.slice)) sends.push_back(next_scatter(at.slice));
+  } else if (const auto sum = sums_.find(at.chunk); sum != sums_.end()) {
+    if (sparse_) encode_own_part(at.chunk, sum->second);
+    if (all_parts_here(at.chunk, sum->second)) finish_chunk(at.chunk, sum->second, sends);
+  }
+  return sends;
+}
+
+bool ButterflyAllReduce::all_parts_here(std::uint32_t chunk, const Sum& sum) const {
+  return sum.arrived + 1 == spec_.ranks && input_is_here(spec_.rank, chunk);
 }
 
 // Values as they are wait until all are there, and are added in one pass. Others are decoded where
@@ -323,7 +319,8 @@ Result<void> ButterflyAllReduce::take_part(std::uint32_t from, std::uint32_t chu
     sum.waiting.emplace(from, std::move(values));
     ++progress_.chunks_waiting;
   }
-  if (++sum.arrived + 1 == spec_.ranks) finish_chunk(chunk, sum, sends);
+  ++sum.arrived;
+  if (all_parts_here(chunk, sum)) finish_chunk(chunk, sum, sends);
   return {};
 }
 
@@ -336,9 +333,11 @@ Result<void> ButterflyAllReduce::add_wire(std::uint32_t chunk, Sum& sum, BytesVi
   return {};
 }
 
-std::uint32_t ButterflyAllReduce::ranks_in_turn(const Sum& sum) const {
+std::uint32_t ButterflyAllReduce::ranks_in_turn(std::uint32_t chunk, const Sum& sum) const {
+  const bool own_is_here = input_is_here(spec_.rank, chunk);
   std::uint32_t end = sum.next_rank;
-  while (end < spec_.ranks && (end == spec_.rank || sum.waiting.contains(end))) ++end;
+  while (end < spec_.ranks && ((end == spec_.rank && own_is_here) || sum.waiting.contains(end)))
+    ++end;
   return end - sum.next_rank;
 }
 
@@ -346,7 +345,7 @@ std::uint32_t ButterflyAllReduce::ranks_in_turn(const Sum& sum) const {
 // one.
 void ButterflyAllReduce::add_in_turn(std::uint32_t chunk, Sum& sum, MutableBytes target,
                                      MutableBytes copy) {
-  const std::uint32_t count = ranks_in_turn(sum);
+  const std::uint32_t count = ranks_in_turn(chunk, sum);
   if (count == 0) return;
   const std::size_t width = size_bytes(spec_.dtype);
   const auto values_of = [&](std::uint32_t rank, std::uint64_t first, std::size_t n) {
@@ -357,7 +356,7 @@ void ButterflyAllReduce::add_in_turn(std::uint32_t chunk, Sum& sum, MutableBytes
       return plain->values(first, n);
     return BytesView(std::get<Buffer>(waiting->second).bytes()).subspan(first * width, n * width);
   };
-  const std::uint64_t elements = chunk_elements(spec_.rank, chunk);
+  const std::uint64_t elements = chunks_.elements({spec_.rank, chunk});
   for (std::uint64_t first = 0; first < elements; first += kAddedElements) {
     const std::size_t n = std::min<std::uint64_t>(kAddedElements, elements - first);
     const MutableBytes to = target.subspan(first * width, n * width);
@@ -402,6 +401,7 @@ void ButterflyAllReduce::finish_chunk(std::uint32_t chunk, Sum& sum,
   const std::vector<SharedBytes> wire = finish_sum(chunk, sum);
   SWARMLINE_CHECK(sum.next_rank == spec_.ranks);
   sums_.erase(chunk);
+  if (on_sum_) on_sum_({spec_.rank, chunk}, wire);
   for (std::uint32_t step = 1; step < spec_.ranks; ++step) {
     const std::uint32_t to = (spec_.rank + step) % spec_.ranks;
     sends.push_back({to, ReducePart::kGather, chunk, wire});

@@ -10,15 +10,12 @@
 // own slice's sum) is added in the next round. With topk, the own part of the own slice goes
 // through the codec as the others' do, so that the sum stays sparse. Nothing is lost on the way:
 // output + all members' next residuals = inputs + all current residuals, but for rounding.
-//   Ownership: `input` is borrowed and never written; `output` is borrowed, written until done().
-//              They must not overlap. The residual is borrowed alike: `current` is read only,
-//              `next` is complete when the round is done and nothing is left to send.
-//   Thread:    one at a time. No I/O, no clock: the owner sends what send_more() and on_chunk()
-//              hand out, in order per receiver, and passes on what arrives. Deadlines are the
-//              owner's.
-//   Errors:    on_chunk: kCorrupt (does not check, out of range or out of window), kIncompatible
-//              (other length, dtype or gather codec than the round's). After an error the round is
-//              where it was before: good bytes may follow.
+// A member's input may itself be a sum on its way (engine/collective/island.h): then it comes chunk
+// by chunk, in any order.
+//   Ownership: the residual is borrowed as input and output are (all_reduce.h): `current` is read
+//              only, `next` is complete when the round is done and nothing is left to send.
+//   Thread:    one at a time, as all_reduce.h says.
+//   Errors:    as all_reduce.h says.
 //   Bounds:    a sender is at most window_chunks(ranks) ahead of what the reducer has returned, so
 //              at most that times (ranks - 1) arrived chunks wait for their turn at a reducer, and
 //              as many encoded chunks a sender; at most kRanksMax members.
@@ -37,6 +34,8 @@
 #include "base/limits.h"
 #include "base/result.h"
 #include "compression/codec.h"
+#include "engine/collective/all_reduce.h"
+#include "engine/collective/slice_chunks.h"
 
 namespace swarmline {
 
@@ -55,23 +54,11 @@ struct ButterflySpec {
       Limits::reduce_chunk_bytes;  // of unencoded elements; the same for all members
 };
 
-enum class ReducePart : std::uint8_t { kScatter = 0, kGather = 1 };
-
-struct ChunkSend {
-  std::uint32_t to = 0;  // rank
-  ReducePart part = ReducePart::kScatter;
-  std::uint32_t chunk =
-      0;  // within the slice that is reduced (scatter: the receiver's, gather: the sender's)
-  // A wire buffer, in parts. With codec `none` some are lent by the round's input and output: good
-  // until it is over. Gather sends of one chunk share theirs.
-  std::vector<SharedBytes> wire;
-
-  std::uint64_t bytes() const;
-  SharedBytes whole() const;  // the wire buffer; of several parts a copy
-};
-
-class ButterflyAllReduce {
+class ButterflyAllReduce final : public AllReduce {
  public:
+  using OnSum =
+      std::function<void(const SliceChunks::Place& at, const std::vector<SharedBytes>& wire)>;
+
   static constexpr std::uint32_t kWindowChunksMin = 16, kWindowChunksMax = 32;
   // What all of a member's windows together have, where that is within the bounds above: a link of
   // a long round trip is as fast as its window is large, and several links share a line.
@@ -82,14 +69,6 @@ class ButterflyAllReduce {
   // Two stages that share an embedding.
   static constexpr std::uint32_t kRanksMax = 2 * Limits::stage_peers_max;
 
-  struct Progress {
-    std::uint64_t chunks_done = 0;  // finished chunks in `output`, of chunks_total
-    std::uint64_t chunks_total = 0;
-    std::uint64_t chunks_waiting = 0;  // arrived, not yet added
-    std::uint64_t bytes_to_send = 0;   // wire bytes handed out so far
-    std::uint64_t bytes_received = 0;  // wire bytes taken so far, duplicates left out
-  };
-
   // kIncompatible when the spec does not fit itself or the buffers.
   static Result<void> check_spec(const ButterflySpec& spec, BytesView input, BytesView output);
 
@@ -98,17 +77,20 @@ class ButterflyAllReduce {
   ButterflyAllReduce(ButterflySpec spec, BytesView input, MutableBytes output,
                      Residual residual = {});
 
-  // Hands out the next part for each other member whose window is open; call before on_chunk(), and
-  // again while it returns true: there is more. on_chunk() may come between.
-  bool send_more(const std::function<void(ChunkSend)>& send);
-  // `wire` is kept until its turn to be added. A duplicate returns no sends and changes nothing.
+  // Before anything else: no chunk of the input is there yet, and on_sum() hears of each sum that
+  // is complete here, with its wire buffer.
+  void await_input(OnSum on_sum);
+  // That chunk of the input is there: what follows. CHECKed: it is one, and was not before.
+  std::vector<ChunkSend> on_input(const SliceChunks::Place& at);
+
+  bool send_more(const std::function<void(ChunkSend)>& send) override;
   Result<std::vector<ChunkSend>> on_chunk(std::uint32_t from, ReducePart part, std::uint32_t chunk,
-                                          const SharedBytes& wire);
-  // It has been taken.
-  bool has_taken(std::uint32_t from, ReducePart part, std::uint32_t chunk) const;
-  // `output` is complete. Other members may still need sends handed out before.
-  bool done() const { return progress_.chunks_done == progress_.chunks_total; }
-  const Progress& progress() const { return progress_; }
+                                          const SharedBytes& wire) override;
+  bool has_taken(std::uint32_t from, ReducePart part, std::uint32_t chunk) const override;
+  bool done() const override { return progress_.chunks_done == progress_.chunks_total; }
+  Progress progress() const override { return progress_; }
+  bool deals_with(std::uint32_t rank) const override { return rank < spec_.ranks; }
+  const SliceChunks& chunks() const { return chunks_; }
 
  private:
   // A part that waits: as it came, or decoded.
@@ -120,9 +102,10 @@ class ButterflyAllReduce {
     std::map<std::uint32_t, Part> waiting;  // by rank; of the own one what is not in the input
   };
 
-  std::uint32_t chunks_of(std::uint32_t rank) const;
-  std::uint64_t chunk_first(std::uint32_t rank, std::uint32_t chunk) const;
-  std::uint64_t chunk_elements(std::uint32_t rank, std::uint32_t chunk) const;
+  static ButterflySpec checked(ButterflySpec spec, BytesView input, MutableBytes output);
+  bool input_is_here(std::uint32_t slice, std::uint32_t chunk) const;
+  bool all_parts_here(std::uint32_t chunk, const Sum& sum) const;
+  void encode_own_part(std::uint32_t chunk, Sum& sum);
   BytesView input_chunk(std::uint32_t rank, std::uint32_t chunk) const;
   Residual residual_chunk(std::uint32_t rank, std::uint32_t chunk) const;
   std::optional<kernels::StochasticKey> key_of(ReducePart part, std::uint32_t slice,
@@ -141,24 +124,26 @@ class ButterflyAllReduce {
   Sum& sum_of(std::uint32_t chunk);
   Result<void> add_wire(std::uint32_t chunk, Sum& sum, BytesView wire);  // of rank sum.next_rank
   // Ranks from the next one on, up to the first whose part is missing.
-  std::uint32_t ranks_in_turn(const Sum& sum) const;
+  std::uint32_t ranks_in_turn(std::uint32_t chunk, const Sum& sum) const;
   void add_in_turn(std::uint32_t chunk, Sum& sum, MutableBytes target, MutableBytes copy);
   std::vector<SharedBytes> finish_sum(std::uint32_t chunk, Sum& sum);
   void finish_chunk(std::uint32_t chunk, Sum& sum, std::vector<ChunkSend>& sends);
 
   ButterflySpec spec_;
+  SliceChunks chunks_;
   BytesView input_;
   MutableBytes output_;
   Residual residual_;
   bool sparse_ = false;   // the own part goes through topk
   bool streams_ = false;  // the output is more than caches hold: what lands there goes past them
-  std::uint64_t chunk_elements_ = 0;
   std::vector<std::uint32_t> sent_;              // by rank: scatter chunks handed out
   std::vector<std::uint32_t> returned_;          // by rank: sums that came back
   std::vector<std::vector<bool>> scatter_seen_;  // by rank, chunk of the own slice
   std::vector<std::vector<bool>> gather_seen_;   // by rank, chunk of that rank's slice
   std::map<std::uint32_t, Sum> sums_;            // unfinished chunks of the own slice
   std::uint32_t reduced_ = 0;                    // finished chunks of the own slice
+  std::vector<bool> input_here_;                 // by number; empty: all of it is
+  OnSum on_sum_;
   Progress progress_;
 };
 
