@@ -6,7 +6,9 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "base/rng.h"
+#include "engine/identity/key_hash.h"
 #include "engine/net/bulk/bulk_factory.h"
+#include "engine/net/shm/shm_backend.h"
 #include "node/cache_folder.h"
 #include "node/descriptors.h"
 
@@ -74,6 +76,7 @@ Result<void> PeerNode::open() {
           .standby = {coordinators.begin() + 1, coordinators.end()},
           .machine = options_.machine,
           .name = options_.name,
+          .host = to_hex(as_bytes(ShmBackend::machine())),
           .compare_data = std::move(compare),
           .make_source = options_.make_source
                              ? options_.make_source

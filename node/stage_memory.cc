@@ -94,11 +94,14 @@ std::uint64_t decoded_bytes(const MemoryQuestion& question) {
          question.model.hidden_width() * size_bytes(question.model.shape.dtype);
 }
 
+// Chunks on their way; where peers of one machine sum first, what that is summed in, at the worst.
 std::uint64_t averaging_bytes(const MemoryQuestion& question, const ParameterLayout& layout) {
   const std::uint64_t others = question.config.pipeline.peers.at(question.stage) - 1;
   const auto ranks = static_cast<std::uint32_t>(others + 1);
   const std::uint64_t chunks = ButterflyAllReduce::window_chunks(ranks) * others;
-  return 2 * std::min(chunks * Limits::reduce_chunk_bytes, layout.bytes());
+  const bool islands = question.config.net.islands == Islands::kHost && ranks > 2;
+  return 2 * std::min(chunks * Limits::reduce_chunk_bytes, layout.bytes()) +
+         (islands ? held(layout.bytes()) : 0);
 }
 
 void add_host_state(const RunConfig& config, const ParameterLayout& layout, PeerMemory& memory) {

@@ -207,6 +207,7 @@ struct EvalSection {
 };
 
 enum class Transport : std::uint8_t { kAuto, kTcp, kShm, kUcx, kStreams };
+enum class Islands : std::uint8_t { kNone, kHost };
 
 struct NetSection {
   std::string listen = "127.0.0.1:0";  // the coordinator's address
@@ -223,6 +224,7 @@ struct NetSection {
   double outlast_seconds = 1800;          // who can't be reached is tried for so long
   Transport transport = Transport::kTcp;  // of payloads
   std::uint32_t streams = 4;              // connections of Transport::kStreams
+  Islands islands = Islands::kNone;       // who sums first, where a stage averages
   bool operator==(const NetSection&) const = default;
 };
 

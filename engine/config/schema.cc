@@ -69,6 +69,8 @@ constexpr Choice kTransports[] = {{"auto", static_cast<int>(Transport::kAuto)},
                                   {"shm", static_cast<int>(Transport::kShm)},
                                   {"streams", static_cast<int>(Transport::kStreams)},
                                   {"ucx", static_cast<int>(Transport::kUcx)}};
+constexpr Choice kIslands[] = {{"none", static_cast<int>(Islands::kNone)},
+                               {"host", static_cast<int>(Islands::kHost)}};
 constexpr Choice kLogLevels[] = {{"debug", static_cast<int>(LogLevel::kDebug)},
                                  {"info", static_cast<int>(LogLevel::kInfo)},
                                  {"warn", static_cast<int>(LogLevel::kWarn)},
@@ -402,6 +404,9 @@ constexpr auto kRunKeys = std::to_array<KeySpec>({
    "connection. Where a way can't be had: over TCP.", "", true},
   {RUN(net, streams), ints(2, 16),
    "How many connections `streams` has between two peers.", "", true},
+  {RUN(net, islands), one_of(kIslands),
+   "host: a stage's peers on one machine sum gradients there before all of it average, so that its "
+   "line carries them once (docs/transports.md). none: they don't.", "", true},
 
   {RUN(security, insecure), flag(),
    "true: links beyond this machine are neither authenticated nor encrypted, for benchmarks on a "

@@ -18,13 +18,40 @@ StageAverager::StageAverager(std::function<void(const Seat&, Frame)> send,
       shares_memory_(std::move(shares_memory)),
       later_(std::move(later)) {}
 
-// A sum is encoded once for all, so that all have to share memory with this one.
+Result<void> StageAverager::check(const Round& round) {
+  if (!round.islands) return ButterflyAllReduce::check_spec(round.spec, round.input, round.output);
+  if (round.islands->speakers.size() != round.members.size())
+    return fail(ErrorCode::kIncompatible, "a round whose islands have other members");
+  return check_islands(*round.islands, round.spec, round.input, round.output);
+}
+
+std::unique_ptr<AllReduce> StageAverager::reduce_of(const Round& round) {
+  if (round.islands)
+    return make_island_all_reduce(*round.islands, round.spec, round.input, round.output,
+                                  round.residual);
+  return std::make_unique<ButterflyAllReduce>(round.spec, round.input, round.output,
+                                              round.residual);
+}
+
+// A sum is encoded once for all, so that all it goes to have to share memory with this one.
 void StageAverager::leave_out_checksums(Round& round) const {
   if (!shares_memory_) return;
-  bool with_all = true;
+  const auto shares = [&](std::uint32_t rank) { return shares_memory_(round.members[rank]); };
+  std::vector<std::uint32_t> speaking, mates;  // ranks in the group
+  if (round.islands) {
+    const auto& [own, speakers] = *round.islands;
+    if (speakers[own] != own) {  // it sends to its speaker alone
+      if (shares(speakers[own])) round.spec.scatter[round.spec.rank].checksums = false;
+      return;
+    }
+    speaking = round.islands->speaking();
+    for (std::uint32_t rank = own + 1; rank < speakers.size(); ++rank)
+      if (speakers[rank] == own) mates.push_back(rank);
+  }
+  bool with_all = std::ranges::all_of(mates, shares);
   for (std::uint32_t rank = 0; rank < round.spec.ranks; ++rank) {
     if (rank == round.spec.rank) continue;
-    const bool with_it = shares_memory_(round.members[rank]);
+    const bool with_it = shares(speaking.empty() ? rank : speaking[rank]);
     if (with_it) round.spec.scatter[rank].checksums = false;
     with_all = with_all && with_it;
   }
@@ -32,14 +59,13 @@ void StageAverager::leave_out_checksums(Round& round) const {
 }
 
 Result<void> StageAverager::start(Round round) {
-  SWARMLINE_TRY(ButterflyAllReduce::check_spec(round.spec, round.input, round.output));
+  SWARMLINE_TRY(check(round));
   leave_out_checksums(round);
   const RoundKey key = round.key;
   forget_before(key);
   Running& running = running_[key];
   running.round = std::move(round);
-  running.reduce = std::make_unique<ButterflyAllReduce>(
-      running.round.spec, running.round.input, running.round.output, running.round.residual);
+  running.reduce = reduce_of(running.round);
   hand_out(key);
   auto early = early_.extract(key);
   if (!early.empty()) {
@@ -191,7 +217,9 @@ std::vector<RoundKey> StageAverager::waiting_for(const Seat& peer) const {
   std::vector<RoundKey> keys;
   for (const auto& [key, running] : running_) {
     const auto& members = running.round.members;
-    if (!running.announced && std::find(members.begin(), members.end(), peer) != members.end())
+    const auto member = std::find(members.begin(), members.end(), peer);
+    if (!running.announced && member != members.end() &&
+        running.reduce->deals_with(static_cast<std::uint32_t>(member - members.begin())))
       keys.push_back(key);
   }
   return keys;

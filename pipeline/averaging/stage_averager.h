@@ -1,4 +1,4 @@
-// Runs the butterfly rounds of one peer: one per (phase, group), over whatever carries frames.
+// Runs the rounds of one peer: one per (phase, group), over whatever carries frames.
 //   Ownership: a round's input and output are borrowed until it is done or retired.
 //   Thread:    control thread. on_done is called inside start() or on_chunk().
 //   Errors:    on_chunk: kCorrupt or kIncompatible for bytes that do not fit: the caller
@@ -18,6 +18,7 @@
 #include "base/callback_guard.h"
 #include "base/ids.h"
 #include "engine/collective/butterfly.h"
+#include "engine/collective/island.h"
 #include "engine/net/frame.h"
 #include "pipeline/protocol/messages.pb.h"
 
@@ -41,6 +42,8 @@ class StageAverager {
   struct Round {
     RoundKey key;
     std::vector<Seat> members;  // in rank order
+    // Where some speak for others: `spec` is of those who speak. None: each speaks for itself.
+    std::optional<IslandRanks> islands = {};
     ButterflySpec spec;
     BytesView input;
     MutableBytes output;
@@ -64,13 +67,13 @@ class StageAverager {
   // Ends unfinished rounds of the phase (of one group): their members are not those any more.
   void abandon(const Phase& phase, std::optional<GroupId> group = {});
   bool reducing() const;
-  // Unfinished rounds that have `peer` as a member.
+  // Unfinished rounds in which chunks go between this peer and `peer`.
   std::vector<RoundKey> waiting_for(const Seat& peer) const;
 
  private:
   struct Running {
     Round round;
-    std::unique_ptr<ButterflyAllReduce> reduce;
+    std::unique_ptr<AllReduce> reduce;
     Lender lender = {};  // of input and output
     bool announced = false;
   };
@@ -81,6 +84,8 @@ class StageAverager {
   Result<void> feed_early(Running& running, const Early& early);
   Result<void> feed(Running& running, const Seat& from, const wire::ReduceChunk& chunk,
                     const Frame& frame);
+  static Result<void> check(const Round& round);
+  static std::unique_ptr<AllReduce> reduce_of(const Round& round);
   void leave_out_checksums(Round& round) const;
   // Chunks for as long as there are any, a few at a time.
   void hand_out(const RoundKey& key);

@@ -44,6 +44,7 @@ struct StagePeerOptions {
   std::vector<Address> standby = {};  // tried in turn when no coordinator answers there
   PeerConfig machine;
   std::string name;
+  std::string host = {};  // which machine it is on: the same for all there; empty: not said
   // What this machine has of the run's data, on the device's thread, before it gets a seat. Empty:
   // all of it.
   std::function<HeldData(const DataManifest&)> compare_data = {};

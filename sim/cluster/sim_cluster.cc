@@ -169,6 +169,7 @@ void SimCluster::make_peer(const SimPeer& machine) {
   peer.machine.zone = machine.zone;
   peer.machine.bandwidth = machine.bandwidth;
   peer.name = "sim-" + std::to_string(i);
+  peer.host = machine.host;
   peer.compare_data = [machine](const DataManifest& manifest) {
     return HeldData{.fingerprint = manifest.fingerprint(),
                     .lacks = machine.lacks_data,

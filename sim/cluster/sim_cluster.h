@@ -46,6 +46,7 @@ struct SimPeer {
   std::uint64_t shadow_memory_bytes = 0;    // 0: no bound
   std::string zone;                         // empty: it says none
   double bandwidth = 0;                     // that it says it has, bits per second; 0: none
+  std::string host;                         // which machine it says it is on; empty: none
   bool sees_checkpoints = false;            // their folder: it writes its parts itself
   std::string lacks_data, differs_in_data;  // HeldData, where the run has data
   std::size_t kind = 0;                     // for the caller, and of machines made like it

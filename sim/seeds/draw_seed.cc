@@ -23,6 +23,7 @@ constexpr std::uint64_t kUsualHedgesOneIn = 4;  // seeds; the others try again a
 constexpr std::uint64_t kLongKindsMax = 3;
 constexpr std::uint64_t kKeysOneIn = 4;  // seeds
 constexpr std::uint64_t kSmallPiecesOneIn = 4;
+constexpr std::uint64_t kIslandsOneIn = 4;
 
 template <typename T>
 T one_of(Rng& rng, std::initializer_list<T> choices) {
@@ -105,14 +106,22 @@ std::string summary_of(const SeedScenario& scenario) {
   for (const FaultKind kind : scenario.faults.kinds) kinds.push_back(to_string(kind));
   return fmt::format(
       "{} steps of {} microbatches, peers {}, shadows {}, delay {}, width {}{}, {} faults of "
-      "{{{}}} every {:.3g} s{}{}{}{}{}",
+      "{{{}}} every {:.3g} s{}{}{}{}{}{}",
       config.run.steps, config.microbatches_per_step(), fmt::join(config.pipeline.peers, "+"),
       shadows_text(config.balance.shadows), config.pipeline.delay, config.model.d_model,
       config.model.tied_embeddings ? " tied" : "", scenario.faults.count, fmt::join(kinds, " "),
       to_seconds(scenario.faults.gap), scenario.faults_at_once ? " from the beginning" : "",
       control == Duration{} ? "" : fmt::format("; control jobs of {:.3g} s", to_seconds(control)),
-      scenario.swarm.keys ? "; keys" : "",
+      scenario.swarm.keys ? "; keys" : "", config.net.islands == Islands::kHost ? "; islands" : "",
       scenario.knobs.words.empty() ? "" : "; knobs: ", scenario.knobs.words);
+}
+
+// Two or three hosts, and peers that say none.
+void draw_islands(Rng& rng, SimClusterOptions& swarm) {
+  swarm.config.net.islands = Islands::kHost;
+  const std::uint64_t hosts = 2 + rng.below(2);
+  for (SimPeer& peer : swarm.peers)
+    if (!once_in(rng, 5)) peer.host = fmt::format("host-{}", rng.below(hosts));
 }
 
 // Streams of their own: a seed's other draws are the same with and without.
@@ -139,6 +148,8 @@ void draw_extras(const Rng& root, const SeedExtras& extras, SeedScenario& scenar
   Rng pieces = root.split("small pieces");
   if (extras.small_pieces && once_in(pieces, kSmallPiecesOneIn))
     make_pieces_small(scenario.swarm.config, scenario.knobs);
+  Rng islands = root.split("islands");
+  if (extras.islands && once_in(islands, kIslandsOneIn)) draw_islands(islands, scenario.swarm);
   Rng times = root.split("control times");
   if (!extras.control_times || once_in(times, 2)) return;
   // A job as long as two hop timeouts counts as a device that hangs; of a checkpoint nothing comes
@@ -178,7 +189,8 @@ SeedExtras usual_extras() {
                     .control_times = true,
                     .thin_heartbeats = true,
                     .keys = true,
-                    .small_pieces = true};
+                    .small_pieces = true,
+                    .islands = true};
   for (const FaultName& kind : kFaultKinds)
     if (kind.on_request && kind.kind != FaultKind::kZoneLoss)  // their machines have no zones
       extras.kinds.push_back(kind.kind);

@@ -45,6 +45,7 @@ struct SeedExtras {
   bool thin_heartbeats = false;  // of a handful of peers, as of thousands
   bool keys = false;             // links between keys, and what happens to these
   bool small_pieces = false;     // a stage's state comes in many: one that joins serves early
+  bool islands = false;          // peers on few hosts sum there first
   std::set<OracleRule> rules = all_oracle_rules();  // whose findings are violations
 };
 // What every run of seeds draws: all that there are.

@@ -152,6 +152,9 @@ TEST_F(SeatAttack, NamesAndAddressesThatCanNotBePrintedAreRefusedWithASentence) 
   wire::Hello bidi;
   bidi.set_device("\xe2\x80\xaegpu");
   EXPECT_NE(refused(bidi).find("its device"), std::string::npos);
+  wire::Hello machine;
+  machine.set_host("left\x1b[2J");
+  EXPECT_NE(refused(machine).find("its host"), std::string::npos);
   wire::Hello large;
   large.set_zone(std::string(Limits::name_bytes_max + 1, 'z'));
   EXPECT_NE(refused(large).find("at most 128 are taken"), std::string::npos);

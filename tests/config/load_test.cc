@@ -154,6 +154,7 @@ coordinator_patience_seconds = 3
 standby = ["127.0.0.1:4701"]
 transport = "ucx"
 streams = 5
+islands = "host"
 advertise = "192.0.2.1:4700"
 [security]
 insecure = true

@@ -60,10 +60,11 @@ struct PartsBench {
       : PartsBench(bench_options(stages, microbatches)) {}
   explicit PartsBench(CoordinatorOptions made_with) : options(std::move(made_with)) {}
 
-  // A member that serves its stage. `bandwidth`: that it says it has.
-  Seat seated(std::uint16_t stage, double bandwidth = 0) {
+  // A member that serves its stage. `bandwidth`, `host`: that it says it has, and is on.
+  Seat seated(std::uint16_t stage, double bandwidth = 0, const std::string& host = {}) {
     wire::Hello hello;
     hello.set_bandwidth(bandwidth);
+    hello.set_host(host);
     hello.set_address("host:" + std::to_string(peers.size() + 1));
     const Seat seat = *members.join(hello, StageId{stage});
     members.become(seat.peer, MemberState::kReady);

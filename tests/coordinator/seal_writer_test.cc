@@ -28,8 +28,20 @@ class Seals : public ::testing::Test {
     return bench.told<wire::Seal>(seat, MessageKind::kSeal).at(0).groups(0);
   }
 
+  // A run that wants islands.
+  static CoordinatorOptions on_hosts() {
+    CoordinatorOptions options = bench_options(2, 4);
+    options.config.net.islands = Islands::kHost;
+    return options;
+  }
+  static std::vector<std::uint32_t> speakers(const wire::ReduceGroup& group) {
+    return {group.speakers().begin(), group.speakers().end()};
+  }
+
+  explicit Seals(const CoordinatorOptions& options = bench_options(2, 4)) : bench(options) {}
+
   PartsBench bench;
-  const Seat a = bench.seated(0), b = bench.seated(1);
+  const Seat a = bench.seated(0), b = bench.seated(1, 0, "left");
 };
 
 TEST_F(Seals, WhoHasTheListsGetsASealThatNamesThem) {
@@ -71,6 +83,41 @@ TEST_F(Seals, SlicesAreCutByWhatMembersSayOfTheirBandwidth) {
     EXPECT_EQ(group.slice_ends(2), elements);
   }
   EXPECT_EQ(told(a).slice_ends_size(), 0) << "its group has one member";
+}
+
+// Nobody speaks for others, unless the run's config wants it.
+TEST_F(Seals, MembersOnOneHostEachSpeakForThemselves) {
+  const Seat mate = bench.seated(1, 0, "left"), other = bench.seated(1, 0, "right");
+  seal();
+  for (const Seat& seat : {b, mate, other}) EXPECT_EQ(told(seat).speakers_size(), 0);
+}
+
+class SealsOnHosts : public Seals {
+ protected:
+  SealsOnHosts() : Seals(on_hosts()) {}
+};
+
+// By the list or by names: all hear of the same islands, and slices are of those who speak.
+TEST_F(SealsOnHosts, OneMemberOfAHostSpeaksForAllOfIt) {
+  const MarkExpected formed("islands.formed");
+  const Seat other = bench.seated(1, 1e9, "right");
+  const Seat third = bench.seated(1, 1e8), mate = bench.seated(1, 1e9, "left");
+  tell({a, b, other, third});
+  seal();
+  const std::uint64_t elements = bench.shape.elements_of(GroupId{1});
+  for (const Seat& seat : {b, other, third, mate}) {
+    const auto group = told(seat);
+    EXPECT_EQ(speakers(group), (std::vector<std::uint32_t>{0, 1, 2, 0})) << to_string(seat);
+    ASSERT_EQ(group.slice_ends_size(), 3) << "of those who speak";
+    EXPECT_EQ(group.slice_ends(1), elements) << "the slow one sums nothing";
+  }
+  EXPECT_EQ(told(a).speakers_size(), 0) << "its group has one member";
+}
+
+TEST_F(SealsOnHosts, AllOnOneHostAverageAsTheyAre) {
+  const Seat mate = bench.seated(1, 0, "left");
+  seal();
+  for (const Seat& seat : {b, mate}) EXPECT_EQ(told(seat).speakers_size(), 0);
 }
 
 }  // namespace

@@ -60,6 +60,18 @@ TEST(StageMemory, ErrorFeedbackKeepsTwoResiduals) {
   EXPECT_EQ(holding.memory.residuals, 2 * holding.memory.parameters);
 }
 
+// Of three peers at least: of two on one machine nobody speaks for the other.
+TEST(StageMemory, WhoSpeaksForAnIslandSumsItSomewhere) {
+  for (const std::uint32_t peers : {2U, 3U}) {
+    RunConfig config = small_run();
+    config.pipeline.peers.assign(config.pipeline.peers.size(), peers);
+    const PeerMemory without = holdings_of(config)[0].memory;
+    config.net.islands = Islands::kHost;
+    EXPECT_EQ(holdings_of(config)[0].memory.averaging,
+              without.averaging + (peers == 3 ? without.parameters : 0));
+  }
+}
+
 TEST(UnderWay, ByTheOrderAndTheShareOfThePeers) {
   RunConfig config = small_run();
   const auto at = [&](std::uint32_t stage) {

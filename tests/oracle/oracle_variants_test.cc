@@ -41,6 +41,11 @@ void on_devices(SimClusterOptions& options) {
   for (SimPeer& peer : options.peers) peer.way_in = peer.way_out = milliseconds(1);
 }
 
+void two_hosts(SimClusterOptions& options) {
+  for (std::size_t i = 0; i < options.peers.size(); ++i)
+    options.peers[i].host = i % 3 == 0 ? "left" : "right";
+}
+
 std::vector<Variant> variants() {
   const Factors two{.stages = 2, .peers = 2, .dropout = true};
   const Factors late{.stages = 4, .peers = 2, .delay = 1, .dropout = true};
@@ -115,6 +120,16 @@ std::vector<Variant> variants() {
          c.batch.batch = 8;
          c.pipeline.peers = {2, 6};
        }},
+      {"Islands",
+       {.stages = 2, .peers = 4, .dropout = true},
+       [](RunConfig& c) { c.net.islands = Islands::kHost; },
+       two_hosts},
+      {"IslandsDelayedUneven", late,
+       [](RunConfig& c) {
+         c.pipeline.peers = {3, 1, 2, 4};
+         c.net.islands = Islands::kHost;
+       },
+       two_hosts},
       {"EvaluationsInBetween", late, [](RunConfig& c) { c.eval.every_steps = 1; }},
       {"EvaluationsWithoutDelay", two, [](RunConfig& c) { c.eval.every_steps = 2; }},
       {"CheckpointsInBetween", late, [](RunConfig& c) { c.checkpoint.every_steps = 1; }},

@@ -88,6 +88,24 @@ TEST_F(GradientTest, ASumIsHeldThenKeptThenOnlyItsCopyIsLeft) {
   EXPECT_TRUE(gradients_.bytes(round_of(0)).empty());
 }
 
+TEST_F(GradientTest, ASealWithIslandsThatCantBeEndsThePeer) {
+  const std::uint64_t end = bench_.context().model.layout().tied_offset;
+  const std::vector<std::uint32_t> wrong[] = {{0}, {0, 0}, {1, 1}, {0, 7}, {7, 1}, {0, 1, 2}};
+  for (const std::vector<std::uint32_t>& speakers : wrong) {
+    StageBench bench(1, 0, 0);
+    bench.state().begin(0);
+    GradientExchange gradients(bench.context(), bench.jobs(),
+                               {.account = [](const Phase&, wire::Reduced&) {}, .on_here = [] {}});
+    SealedGroup group;
+    group.members = {{bench.self(), "sim:1"}, {bench.other(), bench.others_address()}};
+    group.slice_ends = {0, end};
+    group.speakers = speakers;
+    gradients.average(step(0), group);
+    ASSERT_TRUE(bench.failed()) << testing::PrintToString(speakers);
+    EXPECT_NE(bench.failed()->find("island"), std::string::npos) << *bench.failed();
+  }
+}
+
 TEST_F(GradientTest, WhatCantBeAveragedIsFetchedAndPlaced) {
   const MarkExpected fetched("gradients.fetched_instead_of_averaged");
   const Buffer sum = Buffer::zeroed(bench_.state().reduced().size());

@@ -51,7 +51,18 @@ class StageAveragerTest : public testing::Test {
     for (const SharedBytes& part : frame.payload) at = std::ranges::copy(part.view(), at).out;
     frame.payload.assign(1, SharedBytes(std::move(joined)));
   }
-  Result<void> start(std::uint32_t i) {
+  // Member 0 speaks for member 1, too; member 2 for itself.
+  Result<void> start_with_islands(std::uint32_t i) {
+    StageAverager::Round round = round_of(i);
+    round.islands = IslandRanks{.rank = i, .speakers = {0, 0, 2}};
+    round.spec.rank = i / 2;
+    round.spec.ranks = 2;
+    round.spec.bounds = {0, 300, kElements};
+    round.spec.scatter.assign(2, CodecSpec{});
+    return members_[i].averager->start(std::move(round));
+  }
+  Result<void> start(std::uint32_t i) { return members_[i].averager->start(round_of(i)); }
+  StageAverager::Round round_of(std::uint32_t i) {
     StageAverager::Round round;
     round.key = key_;
     for (const Member& member : members_) round.members.push_back(member.seat);
@@ -67,7 +78,7 @@ class StageAveragerTest : public testing::Test {
       ++members_[i].done;
       if (on_done_) on_done_(i);
     };
-    return members_[i].averager->start(std::move(round));
+    return round;
   }
   void deliver_all() {
     while (!wire_.empty()) {
@@ -101,6 +112,51 @@ TEST_F(StageAveragerTest, SumsAtEveryMember) {
   expect_sums();
   EXPECT_FALSE(members_[0].averager->reducing());
   EXPECT_TRUE(members_[0].averager->waiting_for(members_[1].seat).empty());
+}
+
+TEST_F(StageAveragerTest, OneSpeaksForTwo) {
+  for (std::uint32_t i = 0; i < 3; ++i) ASSERT_TRUE(start_with_islands(i).has_value());
+  EXPECT_EQ(members_[0].averager->waiting_for(members_[1].seat).size(), 1U);
+  EXPECT_EQ(members_[0].averager->waiting_for(members_[2].seat).size(), 1U);
+  EXPECT_TRUE(members_[1].averager->waiting_for(members_[2].seat).empty());
+  EXPECT_TRUE(members_[2].averager->waiting_for(members_[1].seat).empty());
+  for (const auto& [from, to, frame] : wire_) EXPECT_FALSE(from + to == 3) << from << to;
+  deliver_all();
+  expect_sums();
+}
+
+// Its chunks come before it was told to seal, as any.
+TEST_F(StageAveragerTest, ASpeakerThatBeginsLastHasWhatCameBefore) {
+  ASSERT_TRUE(start_with_islands(1).has_value());
+  ASSERT_TRUE(start_with_islands(2).has_value());
+  deliver_all();
+  ASSERT_TRUE(start_with_islands(0).has_value());
+  deliver_all();
+  expect_sums();
+}
+
+TEST_F(StageAveragerTest, WithinAnIslandNothingIsHashedTwice) {
+  for (const std::uint32_t other : {1U, 2U}) {
+    in_memory_.emplace(0, other);
+    in_memory_.emplace(other, 0);
+  }
+  for (std::uint32_t i = 0; i < 3; ++i) ASSERT_TRUE(start_with_islands(i).has_value());
+  while (!wire_.empty()) {
+    auto [from, to, frame] = std::move(wire_.front());
+    wire_.pop_front();
+    join_payload(frame);
+    EXPECT_FALSE(read_wire_header(frame.payload.front().view())->codec.checksums) << from << to;
+    ASSERT_TRUE(members_[to].averager->on_chunk(members_[from].seat, frame).has_value());
+  }
+  expect_sums();
+}
+
+TEST_F(StageAveragerTest, IslandsOfOtherMembersAreRefused) {
+  StageAverager::Round round = round_of(0);
+  round.islands = IslandRanks{.rank = 0, .speakers = {0, 0}};
+  const auto started = members_[0].averager->start(std::move(round));
+  ASSERT_FALSE(started.has_value());
+  EXPECT_EQ(started.error().code, ErrorCode::kIncompatible);
 }
 
 // Whoever has its sum may change what it has lent, though others wait for chunks of it.

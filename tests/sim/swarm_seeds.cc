@@ -148,8 +148,9 @@ std::optional<SeedExtras> extras_of(const std::string& with) {
     if (word == "thin") extras.thin_heartbeats = true;
     if (word == "keys") extras.keys = true;
     if (word == "pieces") extras.small_pieces = true;
+    if (word == "islands") extras.islands = true;
     if (word == "times" || word == "last" || word == "thin" || word == "keys" || word == "pieces" ||
-        word == "plain")
+        word == "islands" || word == "plain")
       continue;
     const auto kind = fault_kind_from(word);
     if (!kind || !is_on_request(*kind)) return std::nullopt;
@@ -295,7 +296,8 @@ int run(const Flags& flags) {
   const auto wrong =
       std::ranges::find_if(jobs, [](const SeedJob& job) { return !extras_of(job.with); });
   if (wrong != jobs.end()) {
-    fmt::print(stderr, "swarm_seeds: --with {}: expected some of plain,times,last,thin,keys,pieces",
+    fmt::print(stderr,
+               "swarm_seeds: --with {}: expected some of plain,times,last,thin,keys,pieces,islands",
                flags.with);
     for (const FaultKind kind : usual_extras().kinds) fmt::print(stderr, ",{}", to_string(kind));
     fmt::print(stderr, "\n");
@@ -350,9 +352,9 @@ int main(int argc, char** argv) {
   auto* pins =
       app.add_option("--pins", flags.pins, "Fail where a seed's trace is not the one here");
   app.add_flag("--pin", flags.pin, "Write that file anew")->needs(pins);
-  app.add_option(
-      "--with", flags.with,
-      "These instead of all that seeds draw: kinds, times, last, thin, keys, pieces; plain: none");
+  app.add_option("--with", flags.with,
+                 "These instead of all that seeds draw: kinds, times, last, thin, keys, pieces, "
+                 "islands; plain: none");
   app.add_flag("--marks", flags.marks, "Say how often each coverage mark was hit");
   app.add_flag("--verbose", flags.verbose, "Say what happened in each");
   app.add_flag("--frames", flags.frames, "Print every frame delivered, but heartbeats");

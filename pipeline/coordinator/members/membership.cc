@@ -34,6 +34,7 @@ void describe(Member& member, const wire::Hello& hello) {
   member.price = hello.price();
   member.egress_price = hello.egress_price();
   member.bandwidth = hello.bandwidth();
+  member.host = hello.host();
   member.memory_bytes = hello.memory_bytes();
   member.shadow_memory_bytes = hello.shadow_memory_bytes();
   member.lacks_data = lacks_data(hello);

@@ -60,6 +60,7 @@ struct Member {
   double price = 0;         // an hour; 0: it says none
   double egress_price = 0;  // of a GB that it sends; 0: the run's
   double bandwidth = 0;     // of its network, bits per second; 0: it says none
+  std::string host;  // which machine it is on, as it says: of others there; empty: it doesn't
   std::uint64_t memory_bytes = 0;
   std::uint64_t shadow_memory_bytes = 0;       // 0: no bound
   MemberState state = MemberState::kBuilding;  // changed by become() alone

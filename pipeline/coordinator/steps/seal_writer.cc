@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/marks.h"
+#include "pipeline/coordinator/steps/islands.h"
 #include "pipeline/coordinator/steps/uneven_slices.h"
 #include "pipeline/protocol/message_kinds.h"
 
@@ -61,12 +62,23 @@ wire::ReduceGroup SealWriter::group_alike(const ReduceBoard& board, GroupId id) 
   wire::ReduceGroup group;
   group.set_group(id.value);
   group.set_attempt(board.attempt(id).value);
-  std::vector<double> bandwidths;
-  for (const Seat& seat : board.members(id))
-    bandwidths.push_back(in_.members.members().at(seat.peer).bandwidth);
+  const ReduceBoard::Members& members = board.members(id);
+  const std::vector<std::uint32_t> speakers = speakers_of(members);
+  group.mutable_speakers()->Add(speakers.begin(), speakers.end());
+  std::vector<double> bandwidths;  // of those who speak
+  for (std::uint32_t rank = 0; rank < members.size(); ++rank)
+    if (speakers.empty() || speakers[rank] == rank)
+      bandwidths.push_back(in_.members.members().at(members[rank].peer).bandwidth);
   for (const std::uint64_t end : uneven_slice_ends(in_.shape.elements_of(id), bandwidths))
     group.add_slice_ends(end);
   return group;
+}
+
+std::vector<std::uint32_t> SealWriter::speakers_of(const ReduceBoard::Members& members) const {
+  if (in_.shape.config.net.islands == Islands::kNone) return {};
+  std::vector<std::string> hosts;
+  for (const Seat& seat : members) hosts.push_back(in_.members.members().at(seat.peer).host);
+  return islands_of(hosts);
 }
 
 wire::ReduceGroup SealWriter::group_by_name(const ReduceBoard::Members& members,

@@ -4,9 +4,11 @@
 //   Ownership: what it is made with outlives it. Thread: control thread.
 //   Errors:    whoever owns microbatches of a group and is no member aborts: they would be in no
 //              sum.
-//   Slices:    where members say what bandwidth they have, cut by it (uneven_slices.h).
+//   Islands:   where the config wants them, of members that say they are on one host (islands.h).
+//   Slices:    where those who speak say what bandwidth they have, cut by it (uneven_slices.h).
 //   Bounds:    one pass over a stage's cells; a message for each member, which is as long as what
-//              it owns, and, where slices are uneven, a number for each member of its groups.
+//              it owns, and, where slices are uneven or there are islands, a number for each member
+//              of its groups.
 #pragma once
 
 #include <optional>
@@ -43,6 +45,7 @@ class SealWriter {
                                     Forms& forms) const;
   void check_owners(const ReduceBoard& board, const Phase& phase, GroupId group) const;
   wire::ReduceGroup group_alike(const ReduceBoard& board, GroupId id) const;
+  std::vector<std::uint32_t> speakers_of(const ReduceBoard::Members& members) const;  // by rank
   wire::ReduceGroup group_by_name(const ReduceBoard::Members& members,
                                   const wire::ReduceGroup& alike) const;
   std::optional<wire::ReduceGroup> group_by_lists(const ReduceBoard::Members& members,

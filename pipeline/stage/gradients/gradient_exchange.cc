@@ -100,6 +100,18 @@ void GradientExchange::begin(const Phase& phase) {
   }
 }
 
+// The butterfly is between those who speak.
+bool GradientExchange::set_islands(StageAverager::Round& round,
+                                   const std::vector<std::uint32_t>& speakers) {
+  if (speakers.size() != round.members.size()) return false;
+  round.islands = IslandRanks{.rank = round.spec.rank, .speakers = speakers};
+  const std::vector<std::uint32_t> speaking = round.islands->speaking();
+  const auto own = std::ranges::find(speaking, speakers[round.spec.rank]);
+  round.spec.ranks = static_cast<std::uint32_t>(speaking.size());
+  round.spec.rank = static_cast<std::uint32_t>(own - speaking.begin());
+  return own != speaking.end();
+}
+
 void GradientExchange::average(const Phase& phase, const SealedGroup& group) {
   const RoundKey key{phase, group.group, group.attempt};
   take_place(key);
@@ -124,6 +136,8 @@ void GradientExchange::average(const Phase& phase, const SealedGroup& group) {
     return context_.fail(
         {ErrorCode::kIncompatible, "a seal names a group that this peer is not in"});
   round.spec.ranks = static_cast<std::uint32_t>(round.members.size());
+  if (!group.speakers.empty() && !set_islands(round, group.speakers))
+    return context_.fail({ErrorCode::kIncompatible, "a seal names islands that can't be"});
   round.spec.elements = region.size / size_bytes(layout.dtype);
   round.spec.dtype = layout.dtype;
   if (group.slice_ends.empty()) {

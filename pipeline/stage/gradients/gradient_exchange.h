@@ -44,7 +44,8 @@ struct SealedGroup {
   GroupId group;
   RoundAttempt attempt;
   std::vector<Member> members;            // in rank order
-  std::vector<std::uint64_t> slice_ends;  // empty: equal slices
+  std::vector<std::uint64_t> slice_ends;  // of those who speak; empty: equal slices
+  std::vector<std::uint32_t> speakers;    // by rank, who speaks for it; empty: each for itself
 };
 
 class GradientExchange {
@@ -126,6 +127,7 @@ class GradientExchange {
   void become(Entries::iterator entry, GradientState state);
   template <typename Which>
   void forget(Which which);
+  static bool set_islands(StageAverager::Round& round, const std::vector<std::uint32_t>& speakers);
   void give_way(Entries::iterator entry);
   void take_place(const RoundKey& key);
   void summed(const RoundKey& key, std::uint64_t bytes_sent);

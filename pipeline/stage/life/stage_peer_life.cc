@@ -51,6 +51,7 @@ wire::Hello StagePeer::Impl::hello() const {
   hello.set_price(options_.machine.price);
   hello.set_egress_price(options_.machine.egress_price);
   hello.set_bandwidth(options_.machine.bandwidth);
+  hello.set_host(options_.host);
   if (seat_.peer.value != 0) *hello.mutable_previous() = to_wire(seat_);
   hello.set_seat_proof(seat_proof_);
   if (heritage_) {

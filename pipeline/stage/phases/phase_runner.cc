@@ -174,6 +174,7 @@ Result<void> PhaseRunner::on_seal(const wire::Seal& seal, Version committed) {
     for (const wire::GroupMember& member : group.members())
       to.members.push_back({from_wire(member.seat()), member.address()});
     to.slice_ends.assign(group.slice_ends().begin(), group.slice_ends().end());
+    to.speakers.assign(group.speakers().begin(), group.speakers().end());
   }
   settling_ = true;
   settling_phase_ = phase;
