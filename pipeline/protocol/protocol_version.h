@@ -9,8 +9,8 @@
 
 namespace swarmline {
 
-// 13: an average's digest is made piece by piece, as a state's is; members of a group that are on one
-//     host may sum first, and one speaks for them.
+// 13: an average's digest is made piece by piece, as a state's is; members of a group that are on
+//     one host may sum first, and one speaks for them.
 // 12: an average's chunks are half as large, and more of them are under way.
 // 11: answers say which version their peer has stepped to, and how much waits for its device.
 // 10: sources say how many of their leases they are done with.
