@@ -133,14 +133,14 @@ SWARMLINE_DEVICE void find_tops(const Team& team, Team::PerThread<Fragment<V>>& 
   });
 }
 
-// Butterflies over index bits 0 .. kBits - 1 in that order: bits of V in registers, the others by
-// exchange.
-template <unsigned V, unsigned kBits>
+// Butterflies over index bits kFirst .. kBits - 1 in that order: bits of V in registers, the others
+// by exchange.
+template <unsigned V, unsigned kBits, unsigned kFirst = 0>
 SWARMLINE_DEVICE void rotate(const Team& team, Team::PerThread<Fragment<V>>& state) {
   using F = Fragment<V>;
   team.each(state, [&](unsigned, F& f) {
     SWARMLINE_UNROLL
-    for (unsigned half = 1; half < V; half *= 2) {
+    for (unsigned half = 1U << kFirst; half < V; half *= 2) {
       SWARMLINE_UNROLL
       for (unsigned j = 0; j < kPerThread; ++j) {
         if ((j & half) != 0) continue;

@@ -263,17 +263,23 @@ SWARMLINE_DEVICE void decode(const Team& team, Team::PerThread<Fragment<V>>& sta
   });
 }
 
-// Rotates the values, or not, and finds each group's top.
-template <typename C, unsigned V, bool kHasTops = false>
+// Rotates the values, or not, and finds each group's top unless it is known.
+template <typename C, unsigned V, bool kAreNarrow = false>
 SWARMLINE_DEVICE void rotate_values(const Team& team, Team::PerThread<Fragment<V>>& state) {
   if constexpr (C::kRotated != 0) {
     team.each(state, [&](unsigned, Fragment<V>& f) {
       SWARMLINE_UNROLL
-      for (unsigned j = 0; j < kPerThread; ++j) f.x[j] *= C::kPrescale;
+      for (unsigned j = 0; j < kPerThread; j += 2) {
+        // A product of what was 16 bits is exact, and may stay unrounded in the first butterfly.
+        const float a = f.x[j] * C::kPrescale;
+        const float b = kAreNarrow ? f.x[j + 1] : f.x[j + 1] * C::kPrescale;
+        f.x[j] = kAreNarrow ? fused_multiply_add(b, C::kPrescale, a) : a + b;
+        f.x[j + 1] = kAreNarrow ? fused_multiply_add(b, -C::kPrescale, a) : a - b;
+      }
     });
-    rotate<V, C::kRotated>(team, state);
+    rotate<V, C::kRotated, 1>(team, state);
   }
-  if constexpr (!kHasTops) find_own_tops<V>(team, state);
+  if constexpr (C::kRotated != 0 || !kAreNarrow) find_own_tops<V>(team, state);
 }
 
 template <typename C>
@@ -285,8 +291,7 @@ template <typename C, typename Type, bool kStochastic>
 struct QuantizeBody {
   using Args = QuantizeArgs;
   using Shared = StagedShared<C, Type>;
-  // Before values become fp32, two are compared at once.
-  static constexpr bool kHasTops = C::kRotated == 0 && sizeof(typename Type::Bits) == 2;
+  static constexpr bool kIsNarrow = sizeof(typename Type::Bits) == 2;
   static constexpr bool kManyTeams = true;
   static constexpr unsigned kV = kPerThread;
   static SWARMLINE_DEVICE void run(const Team& team, Shared& shared, const Args& args,
@@ -314,9 +319,10 @@ struct QuantizeBody {
         SWARMLINE_UNROLL
         for (unsigned k = 0; k < 4; ++k) words[4 * i + k] = w.word[k];
       }
-      if constexpr (kHasTops) f.top[0] = largest_of_packed<Type>(words);
+      // Before values become fp32, two are compared at once.
+      if constexpr (kIsNarrow && C::kRotated == 0) f.top[0] = largest_of_packed<Type>(words);
     });
-    rotate_values<C, kV, kHasTops>(team, state);
+    rotate_values<C, kV, kIsNarrow>(team, state);
     encode<C, kV, kStochastic, false>(team, state, shared, args.spec, args.key, place,
                                       args.non_finite);
   }
