@@ -9,6 +9,9 @@
 
 namespace swarmline {
 
+// Whoever is spoken for sends so much before its speaker has begun: of two groups, two attempts.
+static_assert(StageAverager::kEarlyChunksOfOneMax >= 4 * std::size_t{kIslandFirstChunks});
+
 StageAverager::StageAverager(std::function<void(const Seat&, Frame)> send,
                              std::function<void(const Seat&, const Error&)> disconnect,
                              std::function<bool(const Seat&)> shares_memory,
