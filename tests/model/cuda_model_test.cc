@@ -306,7 +306,8 @@ TEST_F(CudaBackend, PassesGoOnBesideEachOther) {
   for (int i = 0; i < 3; ++i) {
     Buffer values(4ULL * spec.sequence * spec.hidden_width() * sizeof(float));
     for (float& value : values.as<float>())
-      value = std::sin(static_cast<float>(&value - values.as<float>().data()) * (1.0F + static_cast<float>(i)));
+      value = std::sin(static_cast<float>(&value - values.as<float>().data()) *
+                       (1.0F + static_cast<float>(i)));
     wires.push_back(encode(request.codec, values.bytes(), DType::kF32));
   }
   const auto input_of = [&](std::uint32_t i, std::uint64_t attempt) {
