@@ -39,6 +39,8 @@ class WireModel final : public ModelWrapper {
   Result<ForwardOutput> forward(const ForwardInput& input) override {
     SWARMLINE_CHECK(input.hidden.empty());
     ForwardInput inner = input;
+    inner.hidden_wire = {};
+    inner.as_wire.reset();
     auto hidden = values_of(input.hidden_wire);
     if (!hidden) return std::unexpected(hidden.error());
     inner.hidden = hidden->bytes();
@@ -49,6 +51,8 @@ class WireModel final : public ModelWrapper {
   Result<BackwardOutput> backward(const BackwardInput& input) override {
     SWARMLINE_CHECK(input.output_gradient.empty());
     BackwardInput inner = input;
+    inner.output_gradient_wire = {};
+    inner.as_wire.reset();
     auto gradient = values_of(input.output_gradient_wire);
     if (!gradient) return std::unexpected(gradient.error());
     inner.output_gradient = gradient->bytes();
