@@ -173,6 +173,7 @@ class CudaCodec final : public DeviceCodec {
                                                     const double* number) override;
   Result<std::unique_ptr<LeavingWire>> begin_number(const double* number) override;
   Result<void> decode(BytesView wire, float* device_out, std::uint64_t n) override;
+  Result<void> bring(BytesView bytes, DeviceAddress device_out) override;
   Result<CodecMeasurement> measure(const CodecSpec& codec, const float* device_values,
                                    std::uint64_t n, const StochasticKey* key) override;
 
@@ -286,6 +287,15 @@ Result<void> CudaCodec::decode(BytesView wire, float* device_out, std::uint64_t 
   SWARMLINE_TRY(arriving_.used());
   if (!non_finite) return std::unexpected(non_finite.error());
   return check_announced(*header, DType::kF32, *non_finite);
+}
+
+Result<void> CudaCodec::bring(BytesView bytes, DeviceAddress device_out) {
+  if (bytes.empty()) return {};
+  SWARMLINE_TRY(choose_device());
+  const auto arrived = arriving_.bring(bytes);
+  if (!arrived) return std::unexpected(arrived.error());
+  SWARMLINE_TRY(lanes_->copy(Lane::kCompute, device_out, *arrived, bytes.size()));
+  return arriving_.used();
 }
 
 Result<void> CudaCodec::there_and_back(const CodecSpec& codec, const float* values, std::uint64_t n,

@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "base/device_address.h"
 #include "compression/codec.h"
 #include "compression/measure.h"
 
@@ -45,6 +46,8 @@ class DeviceCodec {
   virtual Result<Buffer> encode(const CodecSpec& codec, const float* device_values, std::uint64_t n,
                                 const kernels::StochasticKey* key = nullptr) = 0;
   virtual Result<void> decode(BytesView wire, float* device_out, std::uint64_t n) = 0;
+  // Bytes as they are, for what is queued from now on; nothing is waited for.
+  virtual Result<void> bring(BytesView bytes, DeviceAddress device_out) = 0;
   // Encodes and decodes as above. The time is by the device's clock from its first command to its
   // last, so that checksums and copies in between count.
   virtual Result<CodecMeasurement> measure(const CodecSpec& codec, const float* device_values,

@@ -272,18 +272,25 @@ std::vector<DocumentSpan> TorchStageModel::documents_of(const ForwardInput& inpu
 
 Result<Saved> TorchStageModel::take_in(const ForwardInput& input) const {
   const auto tokens = static_cast<std::int64_t>(input.rows) * spec_.sequence;
-  const auto owned = [&](BytesView bytes) {
-    return borrowed(bytes, {tokens}, at::kInt).to(device_, /*non_blocking=*/false, /*copy=*/true);
+  const auto take = [&](BytesView bytes, at::Tensor& to) -> Result<void> {
+    const at::Tensor here = borrowed(bytes, {tokens}, at::kInt);
+    if (codec_ == nullptr) {
+      to = here.to(device_, /*non_blocking=*/false, /*copy=*/true);
+      return {};
+    }
+    // A copy of libtorch's would wait for the pass before.
+    to = at::empty_like(here, at::TensorOptions().device(device_));
+    return codec_->bring(bytes, static_cast<DeviceAddress>(to.data_ptr()));
   };
   Saved saved{.microbatch = input.id.microbatch, .loss_scale = input.loss_scale};
   if (stage_.has_embedding()) {
-    saved.tokens = owned(input.tokens);
+    SWARMLINE_TRY(take(input.tokens, saved.tokens));
   } else {
     auto hidden = take_hidden(input.hidden, input.hidden_wire, {tokens, spec_.hidden_width()});
     if (!hidden) return std::unexpected(std::move(hidden).error());
     saved.input = device_.is_cpu() ? hidden->clone() : std::move(*hidden);
   }
-  if (stage_.has_head()) saved.targets = owned(input.targets);
+  if (stage_.has_head()) SWARMLINE_TRY(take(input.targets, saved.targets));
   if (spec_.mask_documents) saved.documents = documents_of(input);
   return saved;
 }

@@ -73,6 +73,53 @@ TEST_F(Cpu, ASlowedDeviceHoldsJobsSoManyTimesAsLong) {
   EXPECT_EQ(run(device, JobKind::kForward, 1)[0], 10ms);
 }
 
+// What goes on by itself has an emulated device to itself, too.
+TEST_F(Cpu, AnEmulatedDeviceFinishesOneJobBeforeItBeginsTheNext) {
+  CpuDevice device(runtime_, {.emulation = {.forward = 10ms}});
+  std::atomic<int> under_way = 0, most = 0, done = 0;
+  std::vector<Duration> services;
+  for (int i = 0; i < 3; ++i) {
+    Job job{.kind = JobKind::kForward, .body = [&] {
+              most = std::max<int>(most, ++under_way);
+              return Result<void>{};
+            }};
+    job.finish = [&] {
+      --under_way;
+      return Result<void>{};
+    };
+    ASSERT_TRUE(device.submit(std::move(job), [&](const JobReport& report) {
+      services.push_back(report.service);
+      ++done;
+    }));
+  }
+  ASSERT_TRUE(runtime_.run_until([&] { return done == 3; }, 30s));
+  EXPECT_EQ(most, 1);
+  EXPECT_EQ(services, std::vector<Duration>(3, 10ms));
+}
+
+// A device that goes on is held by one job at a time: what passes while another ends is that one's.
+TEST_F(Cpu, NoTimeCountsForTwoJobsThatGoOn) {
+  CpuDevice device(runtime_, {});
+  int done = 0;
+  Duration sum{};
+  const auto start = std::chrono::steady_clock::now();
+  for (int i = 0; i < 4; ++i) {
+    Job job{.body = [] { return Result<void>{}; }};
+    job.finish = [] {
+      std::this_thread::sleep_for(10ms);
+      return Result<void>{};
+    };
+    ASSERT_TRUE(device.submit(std::move(job), [&](const JobReport& report) {
+      EXPECT_GE(report.service, 10ms);
+      sum += report.service;
+      ++done;
+    }));
+  }
+  ASSERT_TRUE(runtime_.run_until([&] { return done == 4; }, 30s));
+  EXPECT_LE(sum, std::chrono::steady_clock::now() - start);
+  EXPECT_EQ(device.busy_total(), sum);
+}
+
 TEST_F(Cpu, JitterStaysWithinItsBoundsAndFollowsTheSeed) {
   CpuDevice device(runtime_, {.emulation = {.forward = 10ms, .jitter = 0.5}, .seed = 3});
   const std::vector<Duration> services = run(device, JobKind::kForward, 12);
