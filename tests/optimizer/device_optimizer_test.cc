@@ -113,7 +113,8 @@ class EmulatedDevice final : public DeviceOptimizer {
     for (std::size_t c = 0; c < work_.chunks.size(); ++c) {
       const OptimizerChunk& chunk = work_.chunks[c];
       kernels::cuda::lamb_norms_body(team, ChunkView(chunk, arenas), step_of(chunk),
-                                     is_coded(c) ? &tables_ : nullptr, norms_, &sums_[2 * c]);
+                                     is_coded(c) ? &tables_.codebooks : nullptr, norms_,
+                                     &sums_[2 * c]);
     }
     for (std::size_t t = 0; t < work_.tensors.size(); ++t) {
       kernels::cuda::lamb_rate_body(warp, work_.tensors[t], sums_.data(), scalars.learning_rate,
