@@ -339,7 +339,7 @@ Result<CodecMeasurement> CudaCodec::measure(const CodecSpec& codec, const float*
 
 Result<std::unique_ptr<DeviceCodec>> make_codec(int device) {
   SWARMLINE_TRY(checked(cudaSetDevice(device), "choosing the device"));
-  auto lanes = kernels::cuda::make_lanes();
+  auto lanes = kernels::cuda::make_lanes(device);
   if (!lanes) return std::unexpected(std::move(lanes).error());
   auto codec = std::make_unique<CudaCodec>(device, std::move(*lanes));
   SWARMLINE_TRY(codec->begin());

@@ -46,7 +46,7 @@ cudaEvent_t event_of(LaneEvent& event) {
 
 class CudaLanes final : public Lanes {
  public:
-  CudaLanes() = default;
+  explicit CudaLanes(int device) : device_(device) {}
   CudaLanes(const CudaLanes&) = delete;
   CudaLanes& operator=(const CudaLanes&) = delete;
   ~CudaLanes() override {
@@ -74,6 +74,7 @@ class CudaLanes final : public Lanes {
     return checked(cudaStreamWaitEvent(stream_of(lane), event_of(event), 0), "queuing an event");
   }
   Result<void> synchronize(LaneEvent& event) override {
+    SWARMLINE_TRY(checked(cudaSetDevice(device_), "choosing the device"));
     return checked(cudaEventSynchronize(event_of(event)), "what the device had begun");
   }
 
@@ -83,6 +84,7 @@ class CudaLanes final : public Lanes {
     return lane == Lane::kIn ? in_ : out_;
   }
 
+  const int device_;
   cudaStream_t in_ = nullptr;
   cudaStream_t out_ = nullptr;
 };
@@ -112,8 +114,8 @@ Result<std::unique_ptr<LaneEvent>> CudaLanes::make_event() {
 
 }  // namespace
 
-Result<std::unique_ptr<Lanes>> make_lanes() {
-  auto lanes = std::make_unique<CudaLanes>();
+Result<std::unique_ptr<Lanes>> make_lanes(int device) {
+  auto lanes = std::make_unique<CudaLanes>(device);
   SWARMLINE_TRY(lanes->begin());
   return lanes;
 }
