@@ -9,18 +9,13 @@
 
 #include "base/rng.h"
 #include "engine/collective/butterfly.h"
+#include "tests/collective/chunk_bag.h"
 
 namespace swarmline {
 namespace {
 
 constexpr CodecSpec kNone{};
 constexpr CodecSpec kBf16{.kind = CodecKind::kBf16};
-
-Buffer random_values(std::uint64_t elements, Rng& rng) {
-  Buffer buffer(elements * sizeof(float));
-  for (float& value : buffer.as<float>()) value = static_cast<float>(2 * rng.uniform() - 1);
-  return buffer;
-}
 
 // Two members driven by hand: 0 reduces the first half, 1 the second, 40 chunks of 256 floats each.
 class TwoMembers : public ::testing::Test {
@@ -30,7 +25,7 @@ class TwoMembers : public ::testing::Test {
   TwoMembers() {
     Rng rng(9);
     for (std::uint32_t r = 0; r < 2; ++r) {
-      inputs_.push_back(random_values(kElements, rng));
+      inputs_.push_back(random_values(kElements, DType::kF32, rng));
       outputs_.emplace_back(kElements * sizeof(float));
       members_.push_back(
           std::make_unique<ButterflyAllReduce>(spec(r), inputs_[r].bytes(), outputs_[r].bytes()));

@@ -12,6 +12,7 @@
 
 #include "base/rng.h"
 #include "engine/collective/slices.h"
+#include "tests/collective/chunk_bag.h"
 
 namespace swarmline {
 namespace {
@@ -34,15 +35,6 @@ struct Case {
   std::optional<kernels::StochasticKey> key = {};
 };
 
-enum class Order { kInOrder, kLast, kRandom };
-
-template <typename T>
-Buffer random_values(std::uint64_t elements, Rng& rng) {
-  Buffer buffer(elements * sizeof(T));
-  for (T& value : buffer.as<T>()) value = static_cast<T>(2 * rng.uniform() - 1);
-  return buffer;
-}
-
 // All members of a round in one process, and the network between them as a bag of messages.
 class Group {
  public:
@@ -53,8 +45,7 @@ class Group {
     weights[rng_.below(c.ranks)] = 0.4;
     bounds_ = slice_bounds(c.elements, weights, 1 + rng_.below(64));
     for (std::uint32_t r = 0; r < c.ranks; ++r) {
-      inputs_.push_back(c.dtype == DType::kF32 ? random_values<float>(c.elements, rng_)
-                                               : random_values<double>(c.elements, rng_));
+      inputs_.push_back(random_values(c.elements, c.dtype, rng_));
       sealed_.push_back(Buffer::copy_of(inputs_.back().bytes()));
       outputs_.emplace_back(inputs_.back().size());
       std::fill_n(outputs_.back().data(), outputs_.back().size(), std::byte{0xAB});
@@ -80,7 +71,7 @@ class Group {
   void next_round() {
     std::swap(residuals_, next_residuals_);
     for (std::uint32_t r = 0; r < case_.ranks; ++r) {
-      inputs_[r] = random_values<float>(case_.elements, rng_);
+      inputs_[r] = random_values(case_.elements, case_.dtype, rng_);
       sealed_[r] = Buffer::copy_of(inputs_[r].bytes());
     }
     begin();
@@ -103,11 +94,10 @@ class Group {
 
   void run(Order order) {
     for (std::uint32_t r = 0; r < case_.ranks; ++r)
-      while (
-          members_[r]->send_more([&](ChunkSend send) { bag_.push_back({r, std::move(send)}); })) {
+      while (members_[r]->send_more([&](ChunkSend send) { bag_.post(r, std::move(send)); })) {
       }
     while (!bag_.empty()) {
-      deliver(take(order));
+      deliver(bag_.take(order, rng_));
       if (::testing::Test::HasFatalFailure()) return;
     }
   }
@@ -155,11 +145,6 @@ class Group {
   const ButterflyAllReduce& member(std::uint32_t rank) const { return *members_[rank]; }
 
  private:
-  struct Message {
-    std::uint32_t from;
-    ChunkSend send;
-  };
-
   template <typename T>
   std::vector<T> through(const CodecSpec& codec, const std::vector<T>& values) const {
     const BytesView bytes{reinterpret_cast<const std::byte*>(values.data()),
@@ -171,32 +156,14 @@ class Group {
     return out;
   }
 
-  void post(std::uint32_t from, std::vector<ChunkSend> sends) {
-    for (ChunkSend& send : sends) bag_.push_back({from, std::move(send)});
-  }
-
-  Message take(Order order) {
-    std::size_t at = 0;
-    if (order == Order::kLast) at = bag_.size() - 1;
-    if (order == Order::kRandom) at = rng_.below(bag_.size());
-    Message message = std::move(bag_[at]);
-    if (order == Order::kRandom) {
-      bag_[at] = std::move(bag_.back());
-      bag_.pop_back();
-    } else {
-      bag_.erase(bag_.begin() + static_cast<std::ptrdiff_t>(at));
-    }
-    return message;
-  }
-
-  void deliver(const Message& message) {
+  void deliver(const ChunkBag::Message& message) {
     ButterflyAllReduce& to = *members_[message.send.to];
     const ChunkSend& send = message.send;
     for (int copy = 0; copy < 1 + (rng_.below(4) == 0); ++copy) {
       auto sends = to.on_chunk(message.from, send.part, send.chunk, send.whole());
       ASSERT_TRUE(sends) << sends.error().what;
       if (copy == 1) ASSERT_TRUE(sends->empty()) << "a duplicate was taken";
-      post(send.to, std::move(*sends));
+      bag_.post(send.to, std::move(*sends));
     }
     ASSERT_LE(to.progress().chunks_waiting,
               std::uint64_t{ButterflyAllReduce::window_chunks(case_.ranks)} * (case_.ranks - 1));
@@ -210,7 +177,7 @@ class Group {
   std::vector<Buffer> outputs_;
   std::vector<Buffer> residuals_, next_residuals_;
   std::vector<std::unique_ptr<ButterflyAllReduce>> members_;
-  std::vector<Message> bag_;
+  ChunkBag bag_;
 };
 
 template <typename T>

@@ -8,18 +8,13 @@
 
 #include "base/rng.h"
 #include "engine/collective/island.h"
+#include "tests/collective/chunk_bag.h"
 
 namespace swarmline {
 namespace {
 
 constexpr CodecSpec kNone{};
 constexpr CodecSpec kBf16{.kind = CodecKind::kBf16};
-
-Buffer random_values(std::uint64_t elements, Rng& rng) {
-  Buffer buffer(elements * sizeof(float));
-  for (float& value : buffer.as<float>()) value = static_cast<float>(2 * rng.uniform() - 1);
-  return buffer;
-}
 
 // Ranks 0 and 1 are an island, 2 is alone: 80 chunks of 256 floats, all reduced by rank 2.
 class ThreeMembers : public ::testing::Test {
@@ -29,7 +24,7 @@ class ThreeMembers : public ::testing::Test {
   ThreeMembers() {
     Rng rng(9);
     for (std::uint32_t r = 0; r < 3; ++r) {
-      inputs_.push_back(random_values(kElements, rng));
+      inputs_.push_back(random_values(kElements, DType::kF32, rng));
       outputs_.emplace_back(inputs_[r].size());
       members_.push_back(make_island_all_reduce({.rank = r, .speakers = {0, 0, 2}}, spec(r / 2),
                                                 inputs_[r].bytes(), outputs_[r].bytes()));

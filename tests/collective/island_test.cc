@@ -12,6 +12,7 @@
 
 #include "base/rng.h"
 #include "engine/collective/slices.h"
+#include "tests/collective/chunk_bag.h"
 
 namespace swarmline {
 namespace {
@@ -33,24 +34,13 @@ struct Case {
   bool feedback = false;
 };
 
-enum class Order { kInOrder, kLast, kRandom };
-
-Buffer random_values(const Case& c, Rng& rng) {
-  Buffer buffer(c.elements * size_bytes(c.dtype));
-  if (c.dtype == DType::kF32)
-    for (float& value : buffer.as<float>()) value = static_cast<float>(2 * rng.uniform() - 1);
-  else
-    for (double& value : buffer.as<double>()) value = 2 * rng.uniform() - 1;
-  return buffer;
-}
-
 // All members of a round in one process, and the network between them as a bag of messages.
 class Group {
  public:
   explicit Group(const Case& c) : case_(c), rng_(c.seed) {
     const auto ranks = static_cast<std::uint32_t>(c.speakers.size());
     for (std::uint32_t r = 0; r < ranks; ++r) {
-      inputs_.push_back(random_values(c, rng_));
+      inputs_.push_back(random_values(c.elements, c.dtype, rng_));
       sealed_.push_back(Buffer::copy_of(inputs_[r].bytes()));
       outputs_.emplace_back(inputs_[r].size());
       residuals_.push_back(Buffer::zeroed(inputs_[r].size()));
@@ -76,7 +66,7 @@ class Group {
   void next_round() {
     std::swap(residuals_, next_residuals_);
     for (std::uint32_t r = 0; r < inputs_.size(); ++r) {
-      inputs_[r] = random_values(case_, rng_);
+      inputs_[r] = random_values(case_.elements, case_.dtype, rng_);
       sealed_[r] = Buffer::copy_of(inputs_[r].bytes());
     }
     begin();
@@ -103,11 +93,10 @@ class Group {
   void run(Order order, std::uint64_t deliveries = ~0ULL,
            const std::set<std::uint32_t>& lost = {}) {
     for (std::uint32_t r = 0; r < members_.size(); ++r)
-      while (
-          members_[r]->send_more([&](ChunkSend send) { bag_.push_back({r, std::move(send)}); })) {
+      while (members_[r]->send_more([&](ChunkSend send) { bag_.post(r, std::move(send)); })) {
       }
     while (!bag_.empty()) {
-      const Message message = take(order);
+      const ChunkBag::Message message = bag_.take(order, rng_);
       if (deliveries > 0)
         --deliveries;
       else if (lost.contains(message.from) || lost.contains(message.send.to)) {
@@ -143,18 +132,17 @@ class Group {
           for (std::size_t i = 0; i < case_.elements; ++i) sum.as<T>()[i] += inputs_[r].as<T>()[i];
       outputs.emplace_back(sum.size());
     }
-    std::vector<Message> bag;
+    ChunkBag bag;
     for (std::uint32_t i = 0; i < sums.size(); ++i) {
       reduces.push_back(std::make_unique<ButterflyAllReduce>(between(speaking_[i]), sums[i].bytes(),
                                                              outputs[i].bytes()));
-      while (reduces[i]->send_more([&](ChunkSend send) { bag.push_back({i, std::move(send)}); })) {
+      while (reduces[i]->send_more([&](ChunkSend send) { bag.post(i, std::move(send)); })) {
       }
     }
-    for (std::size_t at = 0; at < bag.size(); ++at) {
-      const Message message = bag[at];
-      const ChunkSend& send = message.send;
-      auto sends = *reduces[send.to]->on_chunk(message.from, send.part, send.chunk, send.whole());
-      for (ChunkSend& next : sends) bag.push_back({send.to, std::move(next)});
+    Rng in_order(0);
+    while (!bag.empty()) {
+      const auto [from, send] = bag.take(Order::kInOrder, in_order);
+      bag.post(send.to, *reduces[send.to]->on_chunk(from, send.part, send.chunk, send.whole()));
     }
     const auto out = outputs[0].as<T>();
     return {out.begin(), out.end()};
@@ -175,26 +163,7 @@ class Group {
   std::uint64_t bytes_between() const { return bytes_between_; }
 
  private:
-  struct Message {
-    std::uint32_t from;
-    ChunkSend send;
-  };
-
-  Message take(Order order) {
-    std::size_t at = 0;
-    if (order == Order::kLast) at = bag_.size() - 1;
-    if (order == Order::kRandom) at = rng_.below(bag_.size());
-    Message message = std::move(bag_[at]);
-    if (order == Order::kRandom) {
-      bag_[at] = std::move(bag_.back());
-      bag_.pop_back();
-    } else {
-      bag_.erase(bag_.begin() + static_cast<std::ptrdiff_t>(at));
-    }
-    return message;
-  }
-
-  void deliver(const Message& message) {
+  void deliver(const ChunkBag::Message& message) {
     ++delivered_;
     const ChunkSend& send = message.send;
     AllReduce& to = *members_[send.to];
@@ -205,7 +174,7 @@ class Group {
       auto sends = to.on_chunk(message.from, send.part, send.chunk, send.whole());
       ASSERT_TRUE(sends) << sends.error().what;
       if (copy == 1) ASSERT_TRUE(sends->empty()) << "a duplicate was taken";
-      for (ChunkSend& next : *sends) bag_.push_back({send.to, std::move(next)});
+      bag_.post(send.to, std::move(*sends));
     }
     const std::size_t mates = std::ranges::count(case_.speakers, send.to);
     ASSERT_LE(to.progress().chunks_waiting,
@@ -221,7 +190,7 @@ class Group {
   std::vector<std::uint64_t> bounds_;
   std::vector<Buffer> inputs_, sealed_, outputs_, residuals_, next_residuals_;
   std::vector<std::unique_ptr<AllReduce>> members_;
-  std::vector<Message> bag_;
+  ChunkBag bag_;
   std::uint64_t delivered_ = 0, dropped_ = 0, bytes_between_ = 0;
 };
 

@@ -5,11 +5,9 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/hash.h"
 #include "base/log.h"
 #include "base/marks.h"
 #include "engine/collective/slices.h"
-#include "engine/optimizer/flat_optimizer.h"
 
 namespace swarmline {
 

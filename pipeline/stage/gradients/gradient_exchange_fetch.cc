@@ -4,10 +4,8 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/hash.h"
 #include "base/log.h"
 #include "base/marks.h"
-#include "engine/optimizer/flat_optimizer.h"
 #include "pipeline/protocol/knobs.h"
 #include "pipeline/stage/gradients/gradient_exchange.h"
 
