@@ -125,10 +125,9 @@ class CudaWire final : public LeavingWire {
       : tensor_(std::move(tensor)), header_(header) {}
   Result<Buffer> wait() override {
     auto wire = tensor_->wait();
-    if (!wire) return wire;
     number_ = tensor_->number();
-    tensor_.reset();  // its place is another's from here on
-    if (wire->empty()) return wire;
+    tensor_.reset();  // its place is another's from here on, whatever came of it
+    if (!wire || wire->empty()) return wire;
     header_.non_finite = wire->as<std::uint32_t>()[0] != 0;
     seal_wire(header_, wire->bytes());
     return wire;
