@@ -135,7 +135,8 @@ void GradientExchange::average(const Phase& phase, const SealedGroup& group) {
         {ErrorCode::kIncompatible, "a seal names a group that this peer is not in"});
   round.spec.ranks = static_cast<std::uint32_t>(round.members.size());
   if (!group.speakers.empty() && !set_islands(round, group.speakers))
-    return context_.fail({ErrorCode::kIncompatible, "a seal names islands that can't be"});
+    return context_.fail(
+        {ErrorCode::kIncompatible, "a seal names islands that do not fit its members"});
   round.spec.elements = region.size / size_bytes(layout.dtype);
   round.spec.dtype = layout.dtype;
   if (group.slice_ends.empty()) {
