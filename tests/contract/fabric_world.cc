@@ -1,0 +1,42 @@
+#include "tests/contract/fabric_world.h"
+
+#include "sim/doors/sim_fabric.h"
+#include "sim/doors/sim_runtime.h"
+
+namespace swarmline {
+namespace {
+
+class SimFabricWorld final : public FabricWorld {
+ public:
+  SimFabricWorld(FabricKind kind, std::uint32_t ranks, const FabricWorldOptions& options)
+      : kind_(kind), runtime_(7), fabrics_(runtime_, {.patience = options.patience}) {
+    for (std::uint32_t rank = 0; rank < ranks; ++rank)
+      fabrics_.set_place(node(rank), {.host = "one",
+                                      .card = rank,
+                                      .nccl = kind == FabricKind::kNccl,
+                                      .ipc = kind == FabricKind::kIpc});
+  }
+  FabricKind kind() const override { return kind_; }
+  Runtime& runtime(std::uint32_t rank) override { return runtime_.node(node(rank)); }
+  Fabric& fabric(std::uint32_t rank) override { return fabrics_.node(node(rank)); }
+  bool run_until(const std::function<bool()>& done, Duration limit) override {
+    return runtime_.run_until(done, limit);
+  }
+  void fail_next(std::uint32_t rank) override { fabrics_.break_exchange(node(rank)); }
+
+ private:
+  static SimNodeId node(std::uint32_t rank) { return rank + 1; }
+  const FabricKind kind_;
+  SimRuntime runtime_;
+  SimFabrics fabrics_;
+};
+
+}  // namespace
+
+std::unique_ptr<FabricWorld> make_fabric_world(FabricBackend backend, std::uint32_t ranks,
+                                               const FabricWorldOptions& options) {
+  return std::make_unique<SimFabricWorld>(
+      backend == FabricBackend::kSimNccl ? FabricKind::kNccl : FabricKind::kIpc, ranks, options);
+}
+
+}  // namespace swarmline
