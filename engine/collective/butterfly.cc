@@ -38,6 +38,23 @@ bool overlap(BytesView a, BytesView b) {
 
 }  // namespace
 
+// Every part and every sum of a run has its own draws.
+std::optional<kernels::StochasticKey> draws_of(const ButterflySpec& spec, ReducePart part,
+                                               const SliceChunks::Place& at) {
+  if (!spec.key) return std::nullopt;
+  constexpr std::uint64_t kTile = kWireTileElements;
+  kernels::StochasticKey key = *spec.key;
+  key.stream[1] = key.stream[1] << 16 | at.slice;
+  key.stream[2] = part == ReducePart::kScatter ? kScatterDraws | spec.rank : kGatherDraws;
+  const std::uint64_t elements = spec.chunk_bytes / size_bytes(spec.dtype);
+  key.first_element = at.chunk * ((elements + kTile - 1) / kTile * kTile);
+  return key;
+}
+
+SliceChunks chunks_of(const ButterflySpec& spec) {
+  return {spec.bounds, spec.chunk_bytes / size_bytes(spec.dtype)};
+}
+
 Result<void> ButterflyAllReduce::check_spec(const ButterflySpec& spec, BytesView input,
                                             BytesView output) {
   if (spec.dtype != DType::kF32 && spec.dtype != DType::kF64) {
@@ -77,7 +94,7 @@ ButterflySpec ButterflyAllReduce::checked(ButterflySpec spec, BytesView input,
 ButterflyAllReduce::ButterflyAllReduce(ButterflySpec spec, BytesView input, MutableBytes output,
                                        Residual residual)
     : spec_(checked(std::move(spec), input, output)),
-      chunks_(spec_.bounds, spec_.chunk_bytes / size_bytes(spec_.dtype)),
+      chunks_(chunks_of(spec_)),
       input_(input),
       output_(output),
       residual_(residual) {
@@ -118,23 +135,10 @@ Residual ButterflyAllReduce::residual_chunk(std::uint32_t rank, std::uint32_t ch
           .next = residual_.next.subspan(at, bytes)};
 }
 
-// Every part and every sum of a run has its own draws.
-std::optional<kernels::StochasticKey> ButterflyAllReduce::key_of(ReducePart part,
-                                                                 std::uint32_t slice,
-                                                                 std::uint32_t chunk) const {
-  if (!spec_.key) return std::nullopt;
-  constexpr std::uint64_t kTile = kWireTileElements;
-  kernels::StochasticKey key = *spec_.key;
-  key.stream[1] = key.stream[1] << 16 | slice;
-  key.stream[2] = part == ReducePart::kScatter ? kScatterDraws | spec_.rank : kGatherDraws;
-  const std::uint64_t elements = spec_.chunk_bytes / size_bytes(spec_.dtype);
-  key.first_element = chunk * ((elements + kTile - 1) / kTile * kTile);
-  return key;
-}
-
-std::vector<SharedBytes> ButterflyAllReduce::encode_part(std::uint32_t slice,
-                                                         std::uint32_t chunk) const {
-  const auto key = key_of(ReducePart::kScatter, slice, chunk);
+std::vector<SharedBytes> ButterflyAllReduce::encode_part(std::uint32_t slice, std::uint32_t chunk) {
+  if (!parts_.empty() && slice != spec_.rank)
+    return {std::exchange(parts_[chunks_.number({slice, chunk})], {})};
+  const auto key = draws_of(spec_, ReducePart::kScatter, {slice, chunk});
   const kernels::StochasticKey* const draws = key ? &*key : nullptr;
   const BytesView values = input_chunk(slice, chunk);
   if (residual_.current.empty())
@@ -146,7 +150,7 @@ std::vector<SharedBytes> ButterflyAllReduce::encode_part(std::uint32_t slice,
 // A sparse own part has used up its residual: only what the sum's codec loses is added to it.
 std::vector<SharedBytes> ButterflyAllReduce::encode_sum(std::uint32_t chunk,
                                                         BytesView values) const {
-  const auto key = key_of(ReducePart::kGather, spec_.rank, chunk);
+  const auto key = draws_of(spec_, ReducePart::kGather, {spec_.rank, chunk});
   const kernels::StochasticKey* const draws = key ? &*key : nullptr;
   if (residual_.current.empty()) return encode_in_parts(spec_.gather, values, spec_.dtype, draws);
   const Residual own = residual_chunk(spec_.rank, chunk);
@@ -272,10 +276,14 @@ void ButterflyAllReduce::encode_own_part(std::uint32_t chunk, Sum& sum) {
 
 // ---- An input that comes
 
-void ButterflyAllReduce::await_input(OnSum on_sum) {
+void ButterflyAllReduce::await_input() {
   SWARMLINE_CHECK(spec_.ranks > 1);
   input_here_.assign(chunks_.total(), false);
-  on_sum_ = std::move(on_sum);
+}
+
+void ButterflyAllReduce::take_parts(std::vector<SharedBytes> parts) {
+  SWARMLINE_CHECK(spec_.ranks > 1 && input_here_.empty() && parts.size() == chunks_.total());
+  parts_ = std::move(parts);
 }
 
 bool ButterflyAllReduce::input_is_here(std::uint32_t slice, std::uint32_t chunk) const {

@@ -11,7 +11,8 @@
 // through the codec as the others' do, so that the sum stays sparse. Nothing is lost on the way:
 // output + all members' next residuals = inputs + all current residuals, but for rounding.
 // A member's input may itself be a sum on its way (engine/collective/island.h): then it comes chunk
-// by chunk, in any order.
+// by chunk, in any order. Or its parts have been encoded elsewhere, where a device has the values:
+// then only the own slice of input and residual are read or written here.
 //   Ownership: the residual is borrowed as input and output are (all_reduce.h): `current` is read
 //              only, `next` is complete when the round is done and nothing is left to send.
 //   Thread:    one at a time, as all_reduce.h says.
@@ -54,6 +55,11 @@ struct ButterflySpec {
       Limits::reduce_chunk_bytes;  // of unencoded elements; the same for all members
 };
 
+// The chunks of all slices, and what a part that is sent, or a sum, draws its roundings by.
+SliceChunks chunks_of(const ButterflySpec& spec);
+std::optional<kernels::StochasticKey> draws_of(const ButterflySpec& spec, ReducePart part,
+                                               const SliceChunks::Place& at);
+
 class ButterflyAllReduce final : public AllReduce {
  public:
   using OnSum =
@@ -77,9 +83,13 @@ class ButterflyAllReduce final : public AllReduce {
   ButterflyAllReduce(ButterflySpec spec, BytesView input, MutableBytes output,
                      Residual residual = {});
 
-  // Before anything else: no chunk of the input is there yet, and on_sum() hears of each sum that
-  // is complete here, with its wire buffer.
-  void await_input(OnSum on_sum);
+  // Before anything else: on_sum() hears of each sum that is complete here, with its wire buffer.
+  void watch_sums(OnSum on_sum) { on_sum_ = std::move(on_sum); }
+  // Before anything else: no chunk of the input is there yet.
+  void await_input();
+  // Before anything else: what is sent of the input, encoded as this would, by number; the own
+  // slice's are empty.
+  void take_parts(std::vector<SharedBytes> parts);
   // That chunk of the input is there: what follows. CHECKed: it is one, and was not before.
   std::vector<ChunkSend> on_input(const SliceChunks::Place& at);
 
@@ -108,9 +118,7 @@ class ButterflyAllReduce final : public AllReduce {
   void encode_own_part(std::uint32_t chunk, Sum& sum);
   BytesView input_chunk(std::uint32_t rank, std::uint32_t chunk) const;
   Residual residual_chunk(std::uint32_t rank, std::uint32_t chunk) const;
-  std::optional<kernels::StochasticKey> key_of(ReducePart part, std::uint32_t slice,
-                                               std::uint32_t chunk) const;
-  std::vector<SharedBytes> encode_part(std::uint32_t slice, std::uint32_t chunk) const;
+  std::vector<SharedBytes> encode_part(std::uint32_t slice, std::uint32_t chunk);
   std::vector<SharedBytes> encode_sum(std::uint32_t chunk, BytesView values) const;
   void finish_alone();
   MutableBytes output_chunk(std::uint32_t rank, std::uint32_t chunk);
@@ -143,6 +151,7 @@ class ButterflyAllReduce final : public AllReduce {
   std::map<std::uint32_t, Sum> sums_;            // unfinished chunks of the own slice
   std::uint32_t reduced_ = 0;                    // finished chunks of the own slice
   std::vector<bool> input_here_;                 // by number; empty: all of it is
+  std::vector<SharedBytes> parts_;               // by number; empty: they are encoded here
   OnSum on_sum_;
   Progress progress_;
 };

@@ -16,10 +16,6 @@ Result<void> unfit_island(std::string what) {
   return fail(ErrorCode::kIncompatible, "islands: " + std::move(what));
 }
 
-SliceChunks chunks_of(const ButterflySpec& spec) {
-  return {spec.bounds, spec.chunk_bytes / size_bytes(spec.dtype)};
-}
-
 Error no_such_chunk(std::uint32_t chunk, std::uint32_t from) {
   return {ErrorCode::kCorrupt,
           fmt::format("islands: chunk {} of rank {} does not exist here", chunk, from)};
@@ -79,7 +75,8 @@ IslandSpeaker::IslandSpeaker(const IslandRanks& ranks, const ButterflySpec& betw
     if (ranks.speakers[rank] == ranks.rank)
       members_[rank].seen.assign(between_.chunks().total(), false);
   if (members_.empty()) return;
-  between_.await_input([this](const SliceChunks::Place& at, const std::vector<SharedBytes>& wire) {
+  between_.await_input();
+  between_.watch_sums([this](const SliceChunks::Place& at, const std::vector<SharedBytes>& wire) {
     for (const auto& [rank, member] : members_)
       back_.push_back({rank, ReducePart::kGather, between_.chunks().number(at), wire});
   });

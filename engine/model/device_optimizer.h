@@ -23,9 +23,10 @@ namespace swarmline {
 struct StepScalars;
 
 enum class Moment { kFirst, kSecond };
-// A flat arena in the layout: the averaged gradient, or the newest version where the model computes
-// on those before it.
-enum class DeviceArena { kReduced, kCommitted };
+// A flat arena in the layout: the averaged gradient; the newest version where the model computes on
+// those before it; the sum of an island's gradients; two residuals of error feedback.
+enum class DeviceArena { kReduced, kCommitted, kIsland, kResidual, kNextResidual };
+inline constexpr std::size_t kDeviceArenas = 5;
 // What is hashed by itself of a stage's state, so that a device hashes many at once.
 inline constexpr std::size_t kStatePieceBytes = std::size_t{1} << 20;
 

@@ -30,6 +30,7 @@
 #include "base/device_address.h"
 #include "base/ids.h"
 #include "base/result.h"
+#include "compression/device_gradients.h"
 #include "compression/measure.h"
 #include "engine/model/device_optimizer.h"
 #include "engine/model/model_spec.h"
@@ -148,6 +149,9 @@ class StageModel {
     if (!accumulator.empty()) std::memset(accumulator.data(), 0, accumulator.size());
   }
   virtual Result<void> collect_sums(MutableBytes) { return {}; }
+  // Where they are in a device's memory, in the layout, after all that was queued so far; null:
+  // they are not.
+  virtual DeviceAddress device_sums(MutableBytes) { return nullptr; }
   virtual void release(AttemptId id) = 0;  // drops what is saved; nothing if there is none
   virtual std::size_t saved_graphs() const = 0;
   // Whether it decodes and encodes by itself: a device whose tensors cross to the host encoded
@@ -176,6 +180,10 @@ class StageModel {
   virtual Result<void> collect_parameters() { return {}; }
   // State and step in the memory of that device; only where device_parameters() are.
   virtual Result<std::unique_ptr<DeviceOptimizer>> make_optimizer(const OptimizerSection&) {
+    return fail(ErrorCode::kDevice, "a model in the host's memory");
+  }
+  // For gradients in that memory; only where device_parameters() are.
+  virtual Result<std::unique_ptr<DeviceGradients>> make_gradients() {
     return fail(ErrorCode::kDevice, "a model in the host's memory");
   }
 

@@ -1,6 +1,7 @@
 // DeviceOptimizer on CUDA: device memory for the state and the arenas, the kernels of
 // kernels/cuda/optimizer.cuh.
 
+#include <array>
 #include <cuda_runtime.h>
 #include <span>
 #include <string>
@@ -63,7 +64,7 @@ class CudaOptimizer final : public DeviceOptimizer {
   const std::size_t bytes_;  // of parameters, of gradients
   const int device_;
   DeviceMemory m_, v_;
-  DeviceMemory reduced_, committed_;  // arenas
+  std::array<DeviceMemory, kDeviceArenas> arenas_;
   DeviceMemory chunks_, tensors_, sums_, rates_;
   DeviceMemory hashes_;
   DeviceMemory squares_;  // of sum_of_squares(): the sum, then what it works in
@@ -76,7 +77,7 @@ Result<void> CudaOptimizer::allocate(const ParameterLayout& layout) {
   const WorkList work = make_work_list(layout, state);
   SWARMLINE_TRY(m_.allocate(state.first_bytes));
   SWARMLINE_TRY(v_.allocate(state.second_bytes));
-  SWARMLINE_TRY(reduced_.allocate(bytes_));
+  SWARMLINE_TRY(arena(DeviceArena::kReduced));
   SWARMLINE_TRY(chunks_.allocate_copy(std::span(work.chunks)));
   SWARMLINE_TRY(tensors_.allocate_copy(std::span(work.tensors)));
   SWARMLINE_TRY(sums_.allocate(2 * sizeof(double) * work.chunks.size()));
@@ -115,7 +116,7 @@ Result<void> CudaOptimizer::step(const StepScalars& scalars, DeviceAddress gradi
 
 Result<DeviceAddress> CudaOptimizer::arena(DeviceArena which) {
   SWARMLINE_TRY(use_device());
-  DeviceMemory& memory = which == DeviceArena::kReduced ? reduced_ : committed_;
+  DeviceMemory& memory = arenas_[static_cast<std::size_t>(which)];
   if (memory.size() == 0) SWARMLINE_TRY(memory.allocate(bytes_));
   return memory.as<std::byte>();
 }

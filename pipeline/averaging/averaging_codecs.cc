@@ -26,7 +26,9 @@ void AveragingCodecs::set_up(StageAverager::Round& round, std::uint64_t first) {
 }
 
 void AveragingCodecs::on_commit(bool skipped) {
-  if (feedback_ && !skipped) std::swap(current_, next_);
+  if (!feedback_ || skipped) return;
+  std::swap(current_, next_);
+  ++turn_;
 }
 
 }  // namespace swarmline

@@ -21,12 +21,19 @@ class AveragingCodecs {
   // dtype and input are set.
   void set_up(StageAverager::Round& round, std::uint64_t first);
   void on_commit(bool skipped);
+  const CodecSpec& codec() const { return codec_; }
+  bool feeds_back() const { return feedback_; }
+  // Where rounds take their values from a device, the residuals are there, in two arenas in turn,
+  // and here of the own slice alone.
+  std::uint64_t turn() const { return turn_; }
+  MutableBytes residual() { return current_.bytes(); }
 
  private:
   const RunConfig& config_;
   CodecSpec codec_;
   bool feedback_;
   Buffer current_, next_;
+  std::uint64_t turn_ = 0;  // so many times they took each other's place
 };
 
 }  // namespace swarmline

@@ -28,12 +28,15 @@ Result<void> StageAverager::check(const Round& round) {
   return check_islands(*round.islands, round.spec, round.input, round.output);
 }
 
-std::unique_ptr<AllReduce> StageAverager::reduce_of(const Round& round) {
+std::unique_ptr<AllReduce> StageAverager::reduce_of(Round& round) {
   if (round.islands)
     return make_island_all_reduce(*round.islands, round.spec, round.input, round.output,
                                   round.residual);
-  return std::make_unique<ButterflyAllReduce>(round.spec, round.input, round.output,
-                                              round.residual);
+  auto butterfly =
+      std::make_unique<ButterflyAllReduce>(round.spec, round.input, round.output, round.residual);
+  if (!round.parts.empty()) butterfly->take_parts(std::exchange(round.parts, {}));
+  if (round.on_sum) butterfly->watch_sums(round.on_sum);
+  return butterfly;
 }
 
 // A sum is encoded once for all, so that all it goes to have to share memory with this one.

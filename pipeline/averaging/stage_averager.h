@@ -48,6 +48,10 @@ class StageAverager {
     BytesView input;
     MutableBytes output;
     Residual residual;  // empty: no error feedback
+    // Where a device has the values: what is sent of them, by number of the chunk, and who hears of
+    // each sum (ButterflyAllReduce). Without islands.
+    std::vector<SharedBytes> parts = {};
+    ButterflyAllReduce::OnSum on_sum = {};
     std::function<void(std::uint64_t bytes_sent)> on_done;
   };
 
@@ -62,6 +66,9 @@ class StageAverager {
                 std::function<void(std::function<void()>)> later = {});
   // Ends earlier attempts at the same group's round.
   Result<void> start(Round round);
+  // Of codecs to those who share memory with this peer; start() does, too.
+  void leave_out_checksums(Round& round) const;
+  static Result<void> check(const Round& round);
   Result<void> on_chunk(const Seat& from, const Frame& frame);
   void retire(const Phase& phase);
   // Ends unfinished rounds of the phase (of one group): their members are not those any more.
@@ -84,9 +91,7 @@ class StageAverager {
   Result<void> feed_early(Running& running, const Early& early);
   Result<void> feed(Running& running, const Seat& from, const wire::ReduceChunk& chunk,
                     const Frame& frame);
-  static Result<void> check(const Round& round);
-  static std::unique_ptr<AllReduce> reduce_of(const Round& round);
-  void leave_out_checksums(Round& round) const;
+  static std::unique_ptr<AllReduce> reduce_of(Round& round);
   // Chunks for as long as there are any, a few at a time.
   void hand_out(const RoundKey& key);
   void dispatch(Running& running, const ChunkSend& send);

@@ -29,6 +29,7 @@ class KeptSumsModel final : public ModelWrapper {
     ++collected_;
     return {};
   }
+  DeviceAddress device_sums(MutableBytes accumulator) override { return kept(accumulator).data(); }
   Result<BackwardOutput> backward(const BackwardInput& input) override {
     BackwardInput inner = input;
     if (input.weight_gradients) inner.accumulator = added_to(input.accumulator);

@@ -28,6 +28,9 @@ class ModelWrapper : public StageModel {
   Result<void> collect_sums(MutableBytes accumulator) override {
     return inner_->collect_sums(accumulator);
   }
+  DeviceAddress device_sums(MutableBytes accumulator) override {
+    return inner_->device_sums(accumulator);
+  }
   void release(AttemptId id) override { inner_->release(id); }
   std::size_t saved_graphs() const override { return inner_->saved_graphs(); }
   bool takes_wire() const override { return inner_->takes_wire(); }
@@ -42,6 +45,9 @@ class ModelWrapper : public StageModel {
   Result<std::unique_ptr<DeviceOptimizer>> make_optimizer(
       const OptimizerSection& options) override {
     return inner_->make_optimizer(options);
+  }
+  Result<std::unique_ptr<DeviceGradients>> make_gradients() override {
+    return inner_->make_gradients();
   }
 
  private:

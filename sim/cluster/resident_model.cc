@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/check.h"
 #include "base/hash.h"
+#include "kernels/kernels.h"
 #include "sim/cluster/fake_stage_model.h"
 #include "sim/cluster/going_on_model.h"
 #include "sim/cluster/kept_sums_model.h"
@@ -29,7 +31,7 @@ Result<void> HostedOptimizer::step(const StepScalars& scalars, DeviceAddress gra
 }
 
 Result<DeviceAddress> HostedOptimizer::arena(DeviceArena which) {
-  Buffer& buffer = which == DeviceArena::kReduced ? reduced_ : committed_;
+  Buffer& buffer = arenas_[static_cast<std::size_t>(which)];
   if (buffer.empty()) buffer = Buffer::zeroed(bytes_);
   return buffer.data();
 }
@@ -80,6 +82,62 @@ Result<void> HostedOptimizer::hash_memory(DeviceAddress memory, std::span<std::u
   return {};
 }
 
+// ---- Gradients ----------------------------------------------------------------------------------
+
+namespace {
+
+// It is there when it is waited for, and no sooner.
+class HostedWire final : public LeavingWire {
+ public:
+  HostedWire(Buffer wire, std::shared_ptr<std::size_t> leaving)
+      : wire_(std::move(wire)), leaving_(std::move(leaving)) {
+    SWARMLINE_CHECK_MSG(++*leaving_ <= kLeavingParts, "more parts begun than there is room for");
+  }
+  HostedWire(const HostedWire&) = delete;
+  HostedWire& operator=(const HostedWire&) = delete;
+  ~HostedWire() override { --*leaving_; }
+  Result<Buffer> wait() override { return std::move(wire_); }
+  double number() const override { return 0; }
+
+ private:
+  Buffer wire_;
+  std::shared_ptr<std::size_t> leaving_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<LeavingWire>> HostedGradients::begin_encode(
+    const CodecSpec& codec, DeviceAddress values, std::uint64_t n, const Feedback& feedback,
+    const kernels::StochasticKey* key) {
+  SWARMLINE_CHECK(encodes(codec) && (feedback.current == nullptr) == (feedback.next == nullptr));
+  const BytesView from = values_at(values, n);
+  Buffer wire = feedback.current == nullptr
+                    ? encode(codec, from, dtype_, key)
+                    : encode_with_feedback(codec, from, dtype_,
+                                           {.current = values_at(feedback.current, n),
+                                            .next = values_at(feedback.next, n)},
+                                           key);
+  bus_->to_host += wire.size();
+  return std::make_unique<HostedWire>(std::move(wire), leaving_);
+}
+
+Result<void> HostedGradients::decode(BytesView wire, DeviceAddress out, std::uint64_t n) {
+  bus_->to_device += wire.size();
+  return swarmline::decode(wire, dtype_, values_at(out, n));
+}
+
+Result<void> HostedGradients::add(DeviceAddress a, DeviceAddress b, DeviceAddress sum,
+                                  std::uint64_t n) {
+  const auto sums = [&]<typename T>(T) {
+    kernels::add(reinterpret_cast<const T*>(a), reinterpret_cast<const T*>(b),
+                 reinterpret_cast<T*>(sum), n);
+  };
+  dtype_ == DType::kF32 ? sums(float{}) : sums(double{});
+  return {};
+}
+
+// ---- Model --------------------------------------------------------------------------------------
+
 ResidentModel::ResidentModel(std::unique_ptr<StageModel> inner, std::shared_ptr<DeviceBus> bus)
     : ModelWrapper(std::move(inner)),
       in_use_{.host = Buffer::copy_of(ModelWrapper::parameters())},
@@ -118,6 +176,10 @@ Result<void> ResidentModel::collect_parameters() {
 Result<std::unique_ptr<DeviceOptimizer>> ResidentModel::make_optimizer(
     const OptimizerSection& options) {
   return std::make_unique<HostedOptimizer>(options, layout(), bus_);
+}
+
+Result<std::unique_ptr<DeviceGradients>> ResidentModel::make_gradients() {
+  return std::make_unique<HostedGradients>(layout().dtype, bus_);
 }
 
 std::unique_ptr<StageModel> on_a_device(std::unique_ptr<StageModel> model) {

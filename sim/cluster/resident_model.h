@@ -43,8 +43,30 @@ class HostedOptimizer final : public DeviceOptimizer {
   FlatOptimizer optimizer_;
   const DType dtype_;
   const std::size_t bytes_;  // of an arena
-  Buffer reduced_, committed_;
+  std::array<Buffer, kDeviceArenas> arenas_;
   std::shared_ptr<DeviceBus> bus_;
+};
+
+// The host's codecs on memory that counts as a device's.
+class HostedGradients final : public DeviceGradients {
+ public:
+  HostedGradients(DType dtype, std::shared_ptr<DeviceBus> bus)
+      : dtype_(dtype), bus_(std::move(bus)) {}
+  bool encodes(const CodecSpec& codec) const override { return codec.kind != CodecKind::kNone; }
+  Result<std::unique_ptr<LeavingWire>> begin_encode(const CodecSpec& codec, DeviceAddress values,
+                                                    std::uint64_t n, const Feedback& feedback,
+                                                    const kernels::StochasticKey* key) override;
+  Result<void> decode(BytesView wire, DeviceAddress out, std::uint64_t n) override;
+  Result<void> add(DeviceAddress a, DeviceAddress b, DeviceAddress sum, std::uint64_t n) override;
+
+ private:
+  MutableBytes values_at(DeviceAddress at, std::uint64_t n) const {
+    return {at, n * size_bytes(dtype_)};
+  }
+
+  const DType dtype_;
+  std::shared_ptr<DeviceBus> bus_;
+  std::shared_ptr<std::size_t> leaving_ = std::make_shared<std::size_t>(0);  // not waited for
 };
 
 class ResidentModel final : public ModelWrapper {
@@ -59,6 +81,7 @@ class ResidentModel final : public ModelWrapper {
   void device_parameters_changed() override;
   Result<void> collect_parameters() override;
   Result<std::unique_ptr<DeviceOptimizer>> make_optimizer(const OptimizerSection& options) override;
+  Result<std::unique_ptr<DeviceGradients>> make_gradients() override;
 
  private:
   struct Version {

@@ -60,6 +60,12 @@ ParameterState::ParameterState(StageModel& model, const RunConfig& config)
       committed_(delayed_ ? Buffer::copy_of(model.parameters()) : Buffer()),
       reduced_(Buffer::zeroed(model.layout().bytes())) {
   lock_pages(reduced_);
+  if (device() != nullptr && model.keeps_sums()) {
+    if (auto made = model.make_gradients(); made)
+      gradients_ = std::move(*made);
+    else
+      optimizer_ = std::unexpected(std::move(made).error());
+  }
   if (!delayed_) return;
   lock_pages(committed_);
   if (auto brought = bring_committed(); !brought)
@@ -145,6 +151,28 @@ void ParameterState::adopt_sums(std::uint64_t step, SharedBytes sums) {
   adopted_[slot(step)].push_back(std::move(sums));
 }
 
+Result<DeviceAddress> ParameterState::sums_there(std::uint64_t step) {
+  const DeviceAddress sums = model_.device_sums(accumulator(step));
+  SWARMLINE_CHECK(gradients_ && sums != nullptr);
+  SWARMLINE_TRY(add_adopted(step, sums));
+  return sums;
+}
+
+// The place of the average is free until the step has one.
+Result<void> ParameterState::add_adopted(std::uint64_t step, DeviceAddress sums) {
+  std::vector<SharedBytes>& adopted = adopted_[slot(step)];
+  if (adopted.empty()) return {};
+  const auto room = device()->arena(DeviceArena::kReduced);
+  if (!room) return std::unexpected(room.error());
+  reduced_there_.clear();
+  for (const SharedBytes& others : adopted) {
+    SWARMLINE_TRY(device()->bring(*room, others.view()));
+    SWARMLINE_TRY(gradients_->add(sums, *room, sums, layout().elements));
+  }
+  adopted.clear();
+  return {};
+}
+
 Result<void> ParameterState::use(Version version) {
   if (computing_version_ == version) return {};
   if (other_version_ == version) {
@@ -165,7 +193,8 @@ Result<void> ParameterState::use(Version version) {
   return copy_committed();
 }
 
-Result<ReducedSummary> ParameterState::take_reduced(std::uint64_t first, std::uint64_t bytes) {
+Result<ReducedSummary> ParameterState::take_reduced(std::uint64_t first, std::uint64_t bytes,
+                                                    const Bring& bring) {
   const BytesView here = reduced_.bytes().subspan(first, bytes);
   const DType dtype = layout().dtype;
   if (device() == nullptr)
@@ -175,7 +204,7 @@ Result<ReducedSummary> ParameterState::take_reduced(std::uint64_t first, std::ui
   if (!arena) return std::unexpected(arena.error());
   const DeviceAddress there = *arena + first;
   reduced_there_.erase(first);
-  SWARMLINE_TRY(device()->bring(there, here));
+  SWARMLINE_TRY(bring ? bring(there) : device()->bring(there, here));
   reduced_there_[first] = bytes;
   RollingHash hash;
   SWARMLINE_TRY(optimizer_->add_memory_to(hash, there, bytes));

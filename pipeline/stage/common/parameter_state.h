@@ -27,7 +27,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -67,9 +69,15 @@ class ParameterState {
   // [device] What another member has added of the step counts as added here: collect() adds it.
   void adopt_sums(std::uint64_t step, SharedBytes sums);
   Result<void> use(Version version);  // [device] compute on that version from now on
+  // [device] Where the step's sums are in the memory of gradients(), those that were adopted with
+  // them, until the next addition.
+  Result<DeviceAddress> sums_there(std::uint64_t step);
   // [device] So many bytes of `reduced`, from `first` on, are the average of a group: what members
   // compare of it, and what the norm is made of. Before apply() of whatever was written there.
-  Result<ReducedSummary> take_reduced(std::uint64_t first, std::uint64_t bytes);
+  // `bring`: brings it to where it belongs in the device's memory; empty: a copy of `reduced` goes.
+  using Bring = std::function<Result<void>(DeviceAddress there)>;
+  Result<ReducedSummary> take_reduced(std::uint64_t first, std::uint64_t bytes,
+                                      const Bring& bring = {});
   // [device] optimizer step of `reduced` on the committed parameters; skipped: only the version.
   Result<void> apply(const StepScalars& scalars, bool skipped);
   Result<std::uint64_t> digest();  // [device] of committed parameters and optimizer state
@@ -85,14 +93,19 @@ class ParameterState {
   // [device] Takes over all versions, the optimizer's state and `reduced` of another one of the
   // same stage, which is of no use afterwards.
   Result<void> adopt(ParameterState& from);
+  // Null: sums and average are the host's. Else both are in a device's memory, and the average
+  // comes to the host as well, for mates. Never changes; any thread may ask, functions are
+  // [device].
+  DeviceGradients* gradients() const { return gradients_.get(); }
+  // Null: the step is made on the host.
+  DeviceOptimizer* device() const { return optimizer_ ? optimizer_->device() : nullptr; }
   std::uint64_t parameter_bytes() const { return layout().bytes(); }
   std::uint64_t committed_state_bytes() const;
   std::uint64_t saved_bytes() const;
 
  private:
   void lock_pages(Buffer& buffer);
-  // Null: the step is made on the host.
-  DeviceOptimizer* device() const { return optimizer_ ? optimizer_->device() : nullptr; }
+  Result<void> add_adopted(std::uint64_t step, DeviceAddress sums);
   Result<void> step(const StepScalars& scalars);
   // Where a device has the committed parameters.
   Result<DeviceAddress> committed_there();
@@ -109,6 +122,7 @@ class ParameterState {
   StageModel& model_;
   bool delayed_;
   Result<FlatOptimizer> optimizer_;  // or why there is none: apply() and digest() say it
+  std::unique_ptr<DeviceGradients> gradients_;
   Version committed_version_;
   Version computing_version_;             // in the model's arena
   std::optional<Version> other_version_;  // in the model's other arena
