@@ -208,6 +208,7 @@ struct EvalSection {
 
 enum class Transport : std::uint8_t { kAuto, kTcp, kShm, kUcx, kStreams };
 enum class Islands : std::uint8_t { kNone, kHost };
+enum class FabricChoice : std::uint8_t { kNone, kAuto };
 
 struct NetSection {
   std::string listen = "127.0.0.1:0";  // the coordinator's address
@@ -225,6 +226,7 @@ struct NetSection {
   Transport transport = Transport::kTcp;  // of payloads
   std::uint32_t streams = 4;              // connections of Transport::kStreams
   Islands islands = Islands::kNone;       // who sums first, where a stage averages
+  FabricChoice fabric = FabricChoice::kAuto;  // how an island's sums move
   bool operator==(const NetSection&) const = default;
 };
 

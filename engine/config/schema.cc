@@ -71,6 +71,8 @@ constexpr Choice kTransports[] = {{"auto", static_cast<int>(Transport::kAuto)},
                                   {"ucx", static_cast<int>(Transport::kUcx)}};
 constexpr Choice kIslands[] = {{"none", static_cast<int>(Islands::kNone)},
                                {"host", static_cast<int>(Islands::kHost)}};
+constexpr Choice kFabrics[] = {{"auto", static_cast<int>(FabricChoice::kAuto)},
+                               {"none", static_cast<int>(FabricChoice::kNone)}};
 constexpr Choice kLogLevels[] = {{"debug", static_cast<int>(LogLevel::kDebug)},
                                  {"info", static_cast<int>(LogLevel::kInfo)},
                                  {"warn", static_cast<int>(LogLevel::kWarn)},
@@ -407,6 +409,10 @@ constexpr auto kRunKeys = std::to_array<KeySpec>({
   {RUN(net, islands), one_of(kIslands),
    "host: a stage's peers on one machine sum gradients there before all of it average, so that its "
    "line carries them once (docs/transports.md). none: they don't.", "", true},
+  {RUN(net, fabric), one_of(kFabrics),
+   "How the sums of an island's GPUs move. auto: from GPU to GPU, by NCCL where each peer has one "
+   "of its own, else by CUDA's mapped memory, where `optimizer.state_memory` is \"device\" and "
+   "nothing is fed back. none: over links.", "", true},
 
   {RUN(security, insecure), flag(),
    "true: links beyond this machine are neither authenticated nor encrypted, for benchmarks on a "

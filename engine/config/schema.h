@@ -27,7 +27,8 @@ using Field =
                  NormKind*, ActivationKind*, PositionKind*, BoundaryKind*, ComputeKind*, Precision*,
                  OptimizerKind*, OrderKind*, DType*, NonFinite*, DataKind*, TokenFormat*,
                  LearningSchedule*, MomentsKind*, StateMemory*, Recompute*, TileChecksums*,
-                 NoticeSource*, WiringKind*, LogLevel*, Transport*, Islands*, ShadowsPerStage*>;
+                 NoticeSource*, WiringKind*, LogLevel*, Transport*, Islands*, FabricChoice*,
+                 ShadowsPerStage*>;
 
 // Inclusive. For a list, of each element.
 struct IntRange {

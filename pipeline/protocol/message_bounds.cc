@@ -1,6 +1,7 @@
 #include "pipeline/protocol/message_bounds.h"
 
 #include "base/limits.h"
+#include "engine/fabric/fabric.h"
 #include "pipeline/protocol/message_kinds.h"
 
 namespace swarmline {
@@ -72,6 +73,9 @@ FrameRoom room_for_mate(std::uint16_t kind) {
     case MessageKind::kReduceChunk:
       return {.meta_bytes_max = Limits::control_meta_bytes_max,
               .payload_bytes_max = 2 * Limits::reduce_chunk_bytes};
+    case MessageKind::kFabricWord:
+      return {.meta_bytes_max = Limits::control_meta_bytes_max,
+              .payload_bytes_max = kFabricWordBytesMax};
     case MessageKind::kPiece:
       return kPiece;
     default:

@@ -144,6 +144,8 @@ std::string_view to_string(MessageKind kind) {
       return "Cancel";
     case MessageKind::kReduceChunk:
       return "ReduceChunk";
+    case MessageKind::kFabricWord:
+      return "FabricWord";
     case MessageKind::kPieceRequest:
       return "PieceRequest";
     case MessageKind::kPiece:

@@ -73,6 +73,7 @@ enum class MessageKind : std::uint16_t {
   kPieceRequest = 59,
   kPiece = 60,
   kLinkAnswer = 98,
+  kFabricWord = 99,
   // coordinator -> peer, of the stages that it follows
   kFollow = 66,
   // 67 was a message that wrapped others for a shadow; it is not given again

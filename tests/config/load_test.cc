@@ -155,6 +155,7 @@ standby = ["127.0.0.1:4701"]
 transport = "ucx"
 streams = 5
 islands = "host"
+fabric = "none"
 advertise = "192.0.2.1:4700"
 [security]
 insecure = true

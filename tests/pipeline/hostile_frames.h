@@ -143,6 +143,7 @@ constexpr unsigned ways_of(MessageKind kind) {
     case MessageKind::kGradient:
     case MessageKind::kCancel:
     case MessageKind::kReduceChunk:
+    case MessageKind::kFabricWord:
       return kBetweenPeers;
     case MessageKind::kPieceRequest:
       return kToCoordinator | kBetweenPeers;

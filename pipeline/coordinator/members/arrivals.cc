@@ -222,6 +222,8 @@ Result<wire::Hello> Arrivals::checked(const SessionPtr& session, const Frame& fr
     return std::unexpected(good.error());
   if (auto good = check_text("host", hello->host(), Limits::name_bytes_max); !good)
     return std::unexpected(good.error());
+  if (auto good = check_text("GPU", hello->gpu().uuid(), Limits::name_bytes_max); !good)
+    return std::unexpected(good.error());
   for (const auto& [what, price] :
        {std::pair{"price", hello->price()}, std::pair{"egress price", hello->egress_price()}})
     if (!price_is_believed(price))

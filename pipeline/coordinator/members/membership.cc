@@ -35,6 +35,7 @@ void describe(Member& member, const wire::Hello& hello) {
   member.egress_price = hello.egress_price();
   member.bandwidth = hello.bandwidth();
   member.host = hello.host();
+  member.gpu = {.uuid = hello.gpu().uuid(), .nccl = hello.gpu().nccl(), .ipc = hello.gpu().ipc()};
   member.memory_bytes = hello.memory_bytes();
   member.shadow_memory_bytes = hello.shadow_memory_bytes();
   member.lacks_data = lacks_data(hello);

@@ -19,6 +19,7 @@
 #include "base/ids.h"
 #include "base/result.h"
 #include "base/units.h"
+#include "engine/fabric/gpu_identity.h"
 #include "engine/store/journal.h"
 #include "pipeline/coordinator/members/candidate_desk.h"
 #include "pipeline/coordinator/members/price_tally.h"
@@ -61,6 +62,7 @@ struct Member {
   double egress_price = 0;  // of a GB that it sends; 0: the run's
   double bandwidth = 0;     // of its network, bits per second; 0: it says none
   std::string host;  // which machine it is on, as it says: of others there; empty: it doesn't
+  GpuIdentity gpu;   // that it computes on, as it says
   std::uint64_t memory_bytes = 0;
   std::uint64_t shadow_memory_bytes = 0;       // 0: no bound
   MemberState state = MemberState::kBuilding;  // changed by become() alone

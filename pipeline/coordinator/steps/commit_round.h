@@ -96,7 +96,10 @@ class CommitRound final : public RunObserver {
   void end();                              // it is committed
   Duration took() const { return took_; }  // the last one, from its seal; 0: none is known
 
-  void on_rollback() override { end(); }
+  void on_rollback() override {
+    end();
+    seals_.fabrics().on_rollback();
+  }
   void check_invariants() const;
   std::uint32_t given_up() const { return given_up_; }  // waits for last peers, ever
 
@@ -111,6 +114,7 @@ class CommitRound final : public RunObserver {
   void mark_held(const std::vector<StageId>& stages);
   std::vector<GroupId> complete_again();
   void restart(const std::vector<GroupId>& groups);
+  void on_fabric_failed(const wire::RoundBroken& broken);
   void retry_over_broken_link(const wire::RoundBroken& broken, std::uint64_t step);
   void ask_whose_end_it_is(const Seat& one, const Seat& other);
   bool is_last_holder(const Seat& seat) const;

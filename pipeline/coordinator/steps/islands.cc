@@ -1,5 +1,6 @@
 #include "pipeline/coordinator/steps/islands.h"
 
+#include <algorithm>
 #include <map>
 
 #include "base/marks.h"
@@ -27,6 +28,11 @@ std::vector<std::uint32_t> islands_of(std::span<const std::string> hosts) {
   if (!any || (newest.size() == 1 && !nameless)) return {};
   SWARMLINE_MARK("islands.formed");
   return speakers;
+}
+
+bool all_on_one(std::span<const std::string> hosts) {
+  return hosts.size() > 1 && hosts.size() <= kIslandMembersMax && !hosts.front().empty() &&
+         std::ranges::all_of(hosts, [&](const auto& host) { return host == hosts.front(); });
 }
 
 }  // namespace swarmline

@@ -16,5 +16,7 @@
 namespace swarmline {
 
 std::vector<std::uint32_t> islands_of(std::span<const std::string> hosts);
+// All say they are on one host, where one island has room for them.
+bool all_on_one(std::span<const std::string> hosts);
 
 }  // namespace swarmline

@@ -6,6 +6,8 @@
 
 #include "base/check.h"
 #include "base/marks.h"
+#include "compression/codec.h"
+#include "engine/model/device_optimizer.h"
 #include "pipeline/coordinator/steps/islands.h"
 #include "pipeline/coordinator/steps/uneven_slices.h"
 #include "pipeline/protocol/message_kinds.h"
@@ -58,13 +60,15 @@ void SealWriter::check_owners(const ReduceBoard& board, const Phase& phase, Grou
                           to_string(owner) + " owns microbatches and does not average");
 }
 
-wire::ReduceGroup SealWriter::group_alike(const ReduceBoard& board, GroupId id) const {
+wire::ReduceGroup SealWriter::group_alike(const ReduceBoard& board, GroupId id) {
   wire::ReduceGroup group;
   group.set_group(id.value);
   group.set_attempt(board.attempt(id).value);
   const ReduceBoard::Members& members = board.members(id);
-  const std::vector<std::uint32_t> speakers = speakers_of(members);
+  const auto [speakers, fabrics] = islands(id, members);
   group.mutable_speakers()->Add(speakers.begin(), speakers.end());
+  for (const FabricKind kind : fabrics.kinds) group.add_fabrics(static_cast<std::uint32_t>(kind));
+  if (!fabrics.kinds.empty()) group.set_meeting(fabrics.meeting);
   std::vector<double> bandwidths;  // of those who speak
   for (std::uint32_t rank = 0; rank < members.size(); ++rank)
     if (speakers.empty() || speakers[rank] == rank)
@@ -74,11 +78,31 @@ wire::ReduceGroup SealWriter::group_alike(const ReduceBoard& board, GroupId id) 
   return group;
 }
 
-std::vector<std::uint32_t> SealWriter::speakers_of(const ReduceBoard::Members& members) const {
+// An island of all is worth it where its bytes go past links: there nothing else averages.
+SealWriter::Told SealWriter::islands(GroupId id, const ReduceBoard::Members& members) {
   if (in_.shape.config.net.islands == Islands::kNone) return {};
   std::vector<std::string> hosts;
-  for (const Seat& seat : members) hosts.push_back(in_.members.members().at(seat.peer).host);
-  return islands_of(hosts);
+  std::vector<GpuIdentity> gpus;
+  for (const Seat& seat : members) {
+    const Member& member = in_.members.members().at(seat.peer);
+    hosts.push_back(member.host);
+    gpus.push_back(may_have_fabrics() ? member.gpu : GpuIdentity());
+  }
+  std::vector<std::uint32_t> speakers = islands_of(hosts);
+  const bool together = speakers.empty() && all_on_one(hosts);
+  if (together) speakers.assign(members.size(), 0);
+  if (speakers.empty()) return {};
+  IslandFabrics::Told fabrics =
+      fabrics_.tell(id, in_.shape.elements_of(id), members, speakers, gpus);
+  if (together && fabrics.kinds.empty()) return {};
+  return {std::move(speakers), std::move(fabrics)};
+}
+
+// Sums are where the steps are made; residuals are the host's where there are islands.
+bool SealWriter::may_have_fabrics() const {
+  const RunConfig& config = in_.shape.config;
+  return config.net.fabric != FabricChoice::kNone && steps_on_device(config.optimizer) &&
+         !config.codec.error_feedback && config.codec.averaging != name_of(CodecKind::kTopK);
 }
 
 wire::ReduceGroup SealWriter::group_by_name(const ReduceBoard::Members& members,

@@ -4,7 +4,8 @@
 //   Ownership: what it is made with outlives it. Thread: control thread.
 //   Errors:    whoever owns microbatches of a group and is no member aborts: they would be in no
 //              sum.
-//   Islands:   where the config wants them, of members that say they are on one host (islands.h).
+//   Islands:   where the config wants them, of members that say they are on one host (islands.h),
+//              with a fabric where their GPUs have one (island_fabrics.h).
 //   Slices:    where those who speak say what bandwidth they have, cut by it (uneven_slices.h).
 //   Bounds:    one pass over a stage's cells; a message for each member, which is as long as what
 //              it owns, and, where slices are uneven or there are islands, a number for each member
@@ -18,6 +19,7 @@
 #include "pipeline/coordinator/members/membership.h"
 #include "pipeline/coordinator/members/outbox.h"
 #include "pipeline/coordinator/run/run_shape.h"
+#include "pipeline/coordinator/steps/island_fabrics.h"
 #include "pipeline/coordinator/steps/reduce_board.h"
 #include "pipeline/ledger/ledger.h"
 
@@ -33,6 +35,7 @@ class SealWriter {
   };
   explicit SealWriter(const Needs& needs) : in_(needs) {}
 
+  IslandFabrics& fabrics() { return fabrics_; }
   // To each member of these groups, as the board has them.
   void send(const ReduceBoard& board, const Phase& phase, const std::vector<GroupId>& groups);
 
@@ -44,8 +47,13 @@ class SealWriter {
   const wire::ReduceGroup& form_for(const Seat& seat, const ReduceBoard& board, GroupId group,
                                     Forms& forms) const;
   void check_owners(const ReduceBoard& board, const Phase& phase, GroupId group) const;
-  wire::ReduceGroup group_alike(const ReduceBoard& board, GroupId id) const;
-  std::vector<std::uint32_t> speakers_of(const ReduceBoard::Members& members) const;  // by rank
+  wire::ReduceGroup group_alike(const ReduceBoard& board, GroupId id);
+  struct Told {
+    std::vector<std::uint32_t> speakers;  // by rank; empty: each for itself
+    IslandFabrics::Told fabrics;
+  };
+  Told islands(GroupId id, const ReduceBoard::Members& members);
+  bool may_have_fabrics() const;
   wire::ReduceGroup group_by_name(const ReduceBoard::Members& members,
                                   const wire::ReduceGroup& alike) const;
   std::optional<wire::ReduceGroup> group_by_lists(const ReduceBoard::Members& members,
@@ -53,6 +61,7 @@ class SealWriter {
   bool has_lists(const Seat& seat, GroupId id) const;
 
   Needs in_;
+  IslandFabrics fabrics_;
 };
 
 }  // namespace swarmline
