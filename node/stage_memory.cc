@@ -104,6 +104,13 @@ std::uint64_t averaging_bytes(const MemoryQuestion& question, const ParameterLay
          (islands ? held(layout.bytes()) : 0);
 }
 
+// The sum of an island.
+bool sums_between_gpus(const MemoryQuestion& question) {
+  const RunConfig& config = question.config;
+  return config.net.islands == Islands::kHost && config.net.fabric != FabricChoice::kNone &&
+         !keeps_residuals(config) && config.pipeline.peers.at(question.stage) > 1;
+}
+
 void add_host_state(const RunConfig& config, const ParameterLayout& layout, PeerMemory& memory) {
   const bool delayed = config.pipeline.delay == 1;
   memory.parameters = (delayed ? 3 : 1) * held(layout.bytes());
@@ -180,6 +187,8 @@ CudaPeerMemory cuda_peer_memory(const MemoryQuestion& question, bool recompute) 
       (delayed ? 2 : 1) * (bytes + (f32 ? bytes / 2 : 0)) + (steps_there && delayed ? bytes : 0);
   memory.device.gradients = (delayed ? 2 : 1) * bytes + (steps_there ? bytes : 0);
   memory.device.optimizer = steps_there ? moments_bytes(config, layout) : 0;
+  memory.device.residuals = steps_there && keeps_residuals(config) ? 2 * bytes : 0;
+  memory.device.averaging = steps_there && sums_between_gpus(question) ? bytes : 0;
   memory.device.activations = under_way.graphs * kept(recompute);
   // The gradient that comes is decoded there.
   memory.device.working = working_bytes(question.model, stage, rows) +

@@ -27,6 +27,8 @@
 #include "engine/config/run_config.h"
 #include "engine/data/data_manifest.h"
 #include "engine/device/device.h"
+#include "engine/fabric/fabric.h"
+#include "engine/fabric/gpu_identity.h"
 #include "engine/model/stage_model.h"
 #include "engine/net/bulk/bulk_door.h"
 #include "engine/net/network.h"
@@ -62,6 +64,8 @@ struct StagePeerOptions {
   PartFolder* part_folder = nullptr;  // outlives the peer; null: checkpoints go to the coordinator
   DataFolder* data_folder = nullptr;  // the same; null: it neither gives nor fetches data
   BulkDoor* bulk = nullptr;           // the same; null: payloads travel with their frames
+  Fabric* fabric = nullptr;           // the same; null: its device reaches no other's memory
+  GpuIdentity gpu = {};               // that the device is
 };
 
 struct PeerOutcome {

@@ -33,6 +33,7 @@ SimCluster::SimCluster(SimClusterOptions options)
                           .charged_bytes = options_.charged_bytes,
                           .stands_for_many = options_.stands_for_many,
                           .link_between = zone_links()}),
+      fabrics_(runtime_, options_.fabric),
       journal_(runtime_, options_.journal_late),
       lead_(runtime_, journal_, options_.lease) {
   journal_.disk().time = options_.journal_time;
@@ -170,6 +171,13 @@ void SimCluster::make_peer(const SimPeer& machine) {
   peer.machine.bandwidth = machine.bandwidth;
   peer.name = "sim-" + std::to_string(i);
   peer.host = machine.host;
+  if (machine.gpu) {
+    fabrics_.set_place(id, *machine.gpu);
+    peer.fabric = &fabrics_.node(id);
+    peer.gpu = {.uuid = fmt::format("GPU-{}-{}", machine.gpu->host, machine.gpu->card),
+                .nccl = machine.gpu->nccl ? 22809U : 0U,
+                .ipc = machine.gpu->ipc};
+  }
   peer.compare_data = [machine](const DataManifest& manifest) {
     return HeldData{.fingerprint = manifest.fingerprint(),
                     .lacks = machine.lacks_data,

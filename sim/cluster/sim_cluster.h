@@ -22,6 +22,7 @@
 #include "sim/cluster/sim_keys.h"
 #include "sim/doors/sim_control_store.h"
 #include "sim/doors/sim_device.h"
+#include "sim/doors/sim_fabric.h"
 #include "sim/doors/sim_journal.h"
 #include "sim/doors/sim_network.h"
 #include "sim/doors/sim_runtime.h"
@@ -47,6 +48,7 @@ struct SimPeer {
   std::string zone;                         // empty: it says none
   double bandwidth = 0;                     // that it says it has, bits per second; 0: none
   std::string host;                         // which machine it says it is on; empty: none
+  std::optional<SimFabricPlace> gpu;        // that it computes on; of a model on a device
   bool sees_checkpoints = false;            // their folder: it writes its parts itself
   std::string lacks_data, differs_in_data;  // HeldData, where the run has data
   std::size_t kind = 0;                     // for the caller, and of machines made like it
@@ -67,6 +69,7 @@ struct SimClusterOptions {
   bool keys = false;           // links are between keys, as real ones beyond loopback are
   bool keep_log_lines = true;  // log_lines(); of many peers they are long
   SimLink link;                // between any two nodes
+  SimFabricOptions fabric;     // between GPUs of one host
   // Between machines that say these zones; null: `link`. None: there are no zones.
   std::function<const SimLink*(const std::string& from, const std::string& to)> link_between;
   std::string coordinator_zone;
@@ -116,6 +119,7 @@ class SimCluster {
   Duration elapsed() const { return runtime_.now() - began_; }
   SimRuntime& runtime() { return runtime_; }
   SimNetwork& network() { return network_; }
+  SimFabrics& fabrics() { return fabrics_; }
   SimKeys* keys() { return keys_.get(); }  // null: links are plain
   Coordinator& coordinator() { return *coordinator_; }
   bool has_coordinator() const { return coordinator_ != nullptr; }  // else nobody leads now
@@ -181,6 +185,7 @@ class SimCluster {
   SimRuntime runtime_;
   Instant began_ = runtime_.now();
   SimNetwork network_;
+  SimFabrics fabrics_;
   std::unique_ptr<SimKeys> keys_;
   struct Leading;
   SimJournal journal_;

@@ -99,6 +99,10 @@ std::string shadows_text(ShadowsPerStage shadows) {
   return shadows.automatic ? "auto" : fmt::format("{}", shadows.count);
 }
 
+bool has_gpus(const SimClusterOptions& swarm) {
+  return std::ranges::any_of(swarm.peers, [](const SimPeer& peer) { return peer.gpu.has_value(); });
+}
+
 std::string summary_of(const SeedScenario& scenario) {
   const RunConfig& config = scenario.swarm.config;
   const Duration control = scenario.swarm.peers.front().control;
@@ -106,13 +110,14 @@ std::string summary_of(const SeedScenario& scenario) {
   for (const FaultKind kind : scenario.faults.kinds) kinds.push_back(to_string(kind));
   return fmt::format(
       "{} steps of {} microbatches, peers {}, shadows {}, delay {}, width {}{}, {} faults of "
-      "{{{}}} every {:.3g} s{}{}{}{}{}{}",
+      "{{{}}} every {:.3g} s{}{}{}{}{}{}{}",
       config.run.steps, config.microbatches_per_step(), fmt::join(config.pipeline.peers, "+"),
       shadows_text(config.balance.shadows), config.pipeline.delay, config.model.d_model,
       config.model.tied_embeddings ? " tied" : "", scenario.faults.count, fmt::join(kinds, " "),
       to_seconds(scenario.faults.gap), scenario.faults_at_once ? " from the beginning" : "",
       control == Duration{} ? "" : fmt::format("; control jobs of {:.3g} s", to_seconds(control)),
       scenario.swarm.keys ? "; keys" : "", config.net.islands == Islands::kHost ? "; islands" : "",
+      has_gpus(scenario.swarm) ? " of GPUs" : "",
       scenario.knobs.words.empty() ? "" : "; knobs: ", scenario.knobs.words);
 }
 
@@ -122,6 +127,25 @@ void draw_islands(Rng& rng, SimClusterOptions& swarm) {
   const std::uint64_t hosts = 2 + rng.below(2);
   for (SimPeer& peer : swarm.peers)
     if (!once_in(rng, 5)) peer.host = fmt::format("host-{}", rng.below(hosts));
+}
+
+// Of peers on such hosts: cards that some share, libraries that some lack, fabrics that fail.
+void draw_gpus(Rng rng, SimClusterOptions& swarm) {
+  const bool together = once_in(rng, 3);  // all on one host
+  const std::uint64_t cards = 2 + rng.below(31);
+  for (SimPeer& peer : swarm.peers) {
+    if (together) peer.host = "host-0";
+    if (!peer.host.empty() && !once_in(rng, 12))
+      peer.gpu = SimFabricPlace{.host = peer.host,
+                                .card = static_cast<std::uint32_t>(rng.below(cards)),
+                                .nccl = !once_in(rng, 12),
+                                .ipc = !once_in(rng, 12)};
+  }
+  swarm.fabric.bytes_per_second = one_of<double>(rng, {1e6, 1e9});
+  swarm.fabric.setup = one_of<Duration>(rng, {1ms, 200ms});
+  swarm.fabric.patience = one_of<Duration>(rng, {500ms, 2s});
+  swarm.fabric.errors = one_of<double>(rng, {0, 0, 0.01, 0.2});
+  swarm.fabric.stalls = one_of<double>(rng, {0, 0, 0.1});
 }
 
 // Streams of their own: a seed's other draws are the same with and without.
@@ -250,6 +274,7 @@ SeedScenario scenario_of(std::uint64_t seed, const SeedExtras& extras) {
   for (SimPeer& peer : swarm.peers)
     peer.sees_checkpoints = sees == 2 || (sees == 3 && once_in(shared, 2));
   draw_extras(root, extras, scenario);
+  if (on_device && swarm.config.net.islands == Islands::kHost) draw_gpus(root.split("gpus"), swarm);
   if (extras.keys) draw_keys(root.split("keys"), scenario);
   scenario.rules = extras.rules;
   scenario.summary = summary_of(scenario);

@@ -7,6 +7,8 @@
 
 #include "compression/codec.h"
 #include "sim/cluster/fake_stage_model.h"
+#include "sim/cluster/resident_model.h"
+#include "tests/harness/mark_expected.h"
 #include "tests/pipeline/swarm_harness.h"
 
 namespace swarmline {
@@ -29,8 +31,9 @@ struct Seen {
   std::string codecs;  // as the journal has them
 };
 
-Seen run(const RunConfig& config, double bytes_per_second) {
-  SimClusterOptions options = swarm_of(config, make_fake_model);
+Seen run(const RunConfig& config, double bytes_per_second,
+         const MakeModel& make_model = make_fake_model) {
+  SimClusterOptions options = swarm_of(config, make_model);
   options.link.bytes_per_second = bytes_per_second;
   Swarm swarm(std::move(options));
   Seen seen;
@@ -124,6 +127,32 @@ TEST(FeedbackCodec, ReplicasStayEqualAndRunsRepeat) {
     config.codec.error_feedback = false;
     EXPECT_NE(run(config, 50e6).parameters, first.parameters) << codec;
   }
+}
+
+// Where sums are in a device's memory, parts leave it encoded and residuals stay there.
+TEST(FeedbackCodec, ReplicasOnDevicesStayEqualAndRunsRepeat) {
+  const MarkExpected taken("device_rounds.begun");
+  for (const char* codec : {"lin8", "topk"}) {
+    RunConfig config = run_of({2, 3});
+    config.codec.averaging = codec;
+    config.codec.topk = 0.2;
+    config.run.steps = 6;
+    config.pipeline.delay = codec == std::string("topk") ? 1 : 0;
+    const Seen first = run(config, 50e6, make_resident_model);
+    const Seen again = run(config, 50e6, make_resident_model);
+    EXPECT_EQ(again.hash, first.hash) << codec;
+    EXPECT_EQ(again.parameters, first.parameters) << codec;
+  }
+}
+
+// One peer averages with one other, each with what it always has: the same sums, wherever they are.
+TEST(FeedbackCodec, OnDevicesARunEndsAsOnHosts) {
+  RunConfig config = run_of({2});
+  config.codec.averaging = "int4";
+  config.codec.error_feedback = true;
+  config.run.steps = 6;
+  config.batch.batch = config.batch.microbatch;
+  expect_equal(run(config, 50e6, make_resident_model).parameters, run(config, 50e6).parameters);
 }
 
 // Tensors decoded while they arrive make the same run, with every codec and through resends.

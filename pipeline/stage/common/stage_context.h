@@ -6,6 +6,7 @@
 #include <string>
 
 #include "engine/config/run_config.h"
+#include "engine/fabric/fabric.h"
 #include "engine/metrics/metrics.h"
 #include "engine/model/stage_model.h"
 #include "engine/net/frame.h"
@@ -34,6 +35,7 @@ struct StageContext {
   std::function<void(Frame)> notify_coordinator;
   std::function<void(Frame, std::function<void(Result<Frame>)>)> call_coordinator;
   PartFolder* part_folder = nullptr;  // null: it sees none
+  Fabric* fabric = nullptr;           // null: its device reaches no other's memory
   Registry* metrics = nullptr;
   std::function<void(Error)> fail;  // ends this peer with exit code 1 and the sentence
 

@@ -1,6 +1,7 @@
 #include "pipeline/stage/gradients/gradient_exchange.h"
 
 #include <algorithm>
+#include <iterator>
 #include <memory>
 #include <utility>
 
@@ -26,7 +27,17 @@ GradientExchange::GradientExchange(StageContext& context, StageJobs& jobs, Hooks
                    context_.links.shares_memory(member);
           },
           [this](std::function<void()> call) { context_.runtime.post(std::move(call)); }),
-      codecs_(context.config, context.model.layout().bytes()) {}
+      codecs_(context.config, context.model.layout().bytes()),
+      device_rounds_(context, jobs, codecs_),
+      island_rounds_(context, jobs,
+                     {.summed = [this](const RoundKey& key) { island_summed(key); },
+                      .averaged =
+                          [this](const RoundKey& key) {
+                            landings_[key] = host_copy(key);
+                            summed(key, 0);
+                          },
+                      .failed = [this](const RoundKey& key,
+                                       const Error& error) { fabric_failed(key, error); }}) {}
 
 bool GradientExchange::in_group(GroupId group) const {
   return groups_.has(group) && groups_.contains(group, context_.self.stage);
@@ -117,6 +128,8 @@ void GradientExchange::average(const Phase& phase, const SealedGroup& group) {
     return other.phase == phase && other.group == group.group &&
            (state == kAveraging || state == kFetching);
   });
+  drop_rounds(
+      [&](const RoundKey& other) { return other.phase != phase || other.group == group.group; });
   const ParameterLayout& layout = context_.model.layout();
   const Region region = region_of(group.group);
   StageAverager::Round round;
@@ -152,11 +165,16 @@ void GradientExchange::average(const Phase& phase, const SealedGroup& group) {
   round.on_done = [this, key](std::uint64_t bytes) { summed(key, bytes); };
   const auto entry = entries_.try_emplace(key).first;
   if (entry->second.state == kNone) become(entry, kAveraging);
+  begin_round(std::move(round), group);
+}
+
+void GradientExchange::start(StageAverager::Round round) {
   if (auto started = averager_.start(std::move(round)); !started) context_.fail(started.error());
 }
 
 void GradientExchange::abandon(const Phase& phase) {
   averager_.abandon(phase);
+  drop_rounds([&](const RoundKey& key) { return key.phase == phase; });
   forget([&](const RoundKey& key, GradientState state) {
     return key.phase == phase && state == kAveraging;
   });
@@ -200,14 +218,19 @@ void GradientExchange::summed(const RoundKey& key, std::uint64_t bytes_sent) {
 void GradientExchange::hash(const RoundKey& key, std::uint64_t bytes_sent) {
   const Region region = region_of(key.group);
   auto message = std::make_shared<wire::Reduced>();
-  jobs_.run([this, message, region]() -> Result<void> { return summarize(region, *message); },
-            [this, message, key, bytes_sent] {
-              if (key.phase.step == next_step_) report(key, bytes_sent, *message);
-            });
+  jobs_.run(
+      [this, message, region, bring = take_landing(key)]() -> Result<void> {
+        return summarize(region, bring, *message);
+      },
+      [this, message, key, bytes_sent] {
+        island_rounds_.give(key);
+        if (key.phase.step == next_step_) report(key, bytes_sent, *message);
+      });
 }
 
-Result<void> GradientExchange::summarize(const Region& region, wire::Reduced& message) {
-  const auto summary = context_.state.take_reduced(region.first, region.size);
+Result<void> GradientExchange::summarize(const Region& region, const ParameterState::Bring& bring,
+                                         wire::Reduced& message) {
+  const auto summary = context_.state.take_reduced(region.first, region.size, bring);
   if (!summary) return std::unexpected(summary.error());
   message.set_digest(summary->digest);
   message.set_sum_of_squares(summary->sum_of_squares);
@@ -237,7 +260,9 @@ void GradientExchange::report(const RoundKey& key, std::uint64_t bytes_sent,
 }
 
 void GradientExchange::report_broken_rounds(const Seat& peer, const Error& error) {
-  for (const RoundKey& key : averager_.waiting_for(peer)) {
+  std::vector<RoundKey> rounds = averager_.waiting_for(peer);
+  std::ranges::copy(island_rounds_.waiting_for(peer), std::back_inserter(rounds));
+  for (const RoundKey& key : rounds) {
     wire::RoundBroken broken;
     *broken.mutable_seat() = to_wire(context_.self);
     *broken.mutable_phase() = to_wire(key.phase);
@@ -286,6 +311,7 @@ void GradientExchange::expect(const RoundKey& key, std::uint64_t digest) {
 void GradientExchange::on_commit(std::uint64_t step, bool skipped) {
   averager_.retire({PhaseKind::kTrain, step});
   codecs_.on_commit(skipped);
+  drop_rounds([&](const RoundKey& key) { return key.phase.step <= step; });
   next_step_ = step + 1;
   for (auto entry = entries_.begin(); entry != entries_.end(); ++entry)
     if (entry->first.phase.step <= step && entry->second.state == kBoth) become(entry, kHeld);

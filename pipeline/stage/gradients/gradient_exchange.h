@@ -8,7 +8,8 @@
 //   Errors:    frames that do not fit return kCorrupt. A gradient that nobody keeps, or that is
 //              not what was committed, ends the peer.
 //   Size:      averaging, fetching and keeping move one entry from state to state, so they are one
-//              class; the fetching is in gradient_exchange_fetch.cc.
+//              class; the fetching is in gradient_exchange_fetch.cc, rounds whose values are in a
+//              device's memory in gradient_exchange_device.cc.
 //   Bounds:    kRetainedSteps copies; entries of open steps, of those copies and, for a joiner, of
 //              the commits that it follows.
 #pragma once
@@ -28,8 +29,10 @@
 #include "pipeline/protocol/message_kinds.h"
 #include "pipeline/stage/common/stage_context.h"
 #include "pipeline/stage/common/stage_jobs.h"
+#include "pipeline/stage/gradients/device_rounds.h"
 #include "pipeline/stage/gradients/gradient_fetch.h"
 #include "pipeline/stage/gradients/gradient_state.h"
+#include "pipeline/stage/gradients/island_rounds.h"
 
 namespace swarmline {
 
@@ -46,6 +49,8 @@ struct SealedGroup {
   std::vector<Member> members;            // in rank order
   std::vector<std::uint64_t> slice_ends;  // of those who speak; empty: equal slices
   std::vector<std::uint32_t> speakers;    // by rank, who speaks for it; empty: each for itself
+  std::vector<FabricKind> fabrics;        // by rank, of its island; empty: over links
+  std::uint64_t meeting = 0;              // of those with a fabric
 };
 
 class GradientExchange {
@@ -65,9 +70,12 @@ class GradientExchange {
   bool shares(GroupId group, StageId stage) const;  // both are in it
   // The step is sealed: what is in the place of an earlier one gives way.
   void begin(const Phase& phase);
+  // Whether the sums are read on the host: they are to be collected before.
+  bool reads_sums(const SealedGroup& group) const;
   void average(const Phase& phase, const SealedGroup& group);
   void abandon(const Phase& phase);  // what goes round has a member that is gone
   Result<void> on_chunk(const Seat& from, const Frame& frame);
+  Result<void> on_fabric_word(const Seat& from, const Frame& frame);
   // Chunks may be lost with that link: whether it is the link or its end, the coordinator finds
   // out.
   void report_broken_rounds(const Seat& peer, const Error& error);
@@ -105,7 +113,11 @@ class GradientExchange {
 
   bool averages() const;  // a round is under way here
   std::uint64_t next_step() const { return next_step_; }
-  void silence() { guard_.drop_callbacks(); }
+  void silence() {
+    guard_.drop_callbacks();
+    device_rounds_.silence();
+    island_rounds_.silence();
+  }
   void check_invariants() const;
 
  private:
@@ -128,11 +140,23 @@ class GradientExchange {
   template <typename Which>
   void forget(Which which);
   static bool set_islands(StageAverager::Round& round, const std::vector<std::uint32_t>& speakers);
+  void drop_rounds(const std::function<bool(const RoundKey&)>& which);
+  void begin_round(StageAverager::Round round, const SealedGroup& group);
+  void begin_island(StageAverager::Round round, const SealedGroup& group);
+  void begin_alone(const RoundKey& key);
+  void begin_from_device(StageAverager::Round round, DeviceRounds::Values values);
+  void island_summed(const RoundKey& key);
+  void fabric_failed(const RoundKey& key, const Error& error);
+  ParameterState::Bring host_copy(const RoundKey& key);
+  ParameterState::Bring take_landing(const RoundKey& key);
   void give_way(Entries::iterator entry);
   void take_place(const RoundKey& key);
   void summed(const RoundKey& key, std::uint64_t bytes_sent);
   void hash(const RoundKey& key, std::uint64_t bytes_sent);
-  Result<void> summarize(const Region& region, wire::Reduced& message);  // [device]
+  void start(StageAverager::Round round);
+  // [device]
+  Result<void> summarize(const Region& region, const ParameterState::Bring& bring,
+                         wire::Reduced& message);
   void report(const RoundKey& key, std::uint64_t bytes_sent, wire::Reduced& message);
   void on_bad_chunk(const Seat& from, const Error& error);
   void fetch(const RoundKey& key, std::uint64_t digest, const GradientFetch::Holders& holders,
@@ -154,6 +178,11 @@ class GradientExchange {
   const GroupPlan groups_;
   StageAverager averager_;
   AveragingCodecs codecs_;
+  DeviceRounds device_rounds_;
+  IslandRounds island_rounds_;
+  std::map<RoundKey, StageAverager::Round> spoken_for_;  // wait for their island's sum
+  // Of rounds whose average is not on its way through the host: how it gets to the device, or back.
+  std::map<RoundKey, ParameterState::Bring> landings_;
   std::uint64_t next_step_ = 0;  // is committed next
   Entries entries_;
   std::map<std::uint64_t, SharedBytes> copies_;  // of all groups, by step

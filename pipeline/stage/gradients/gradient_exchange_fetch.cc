@@ -58,6 +58,7 @@ void GradientExchange::on_fetch(const RoundKey& key, std::uint64_t digest,
   if (in_place(state) && mine->second.digest == digest) return;
   SWARMLINE_MARK("gradients.fetched_instead_of_averaged");
   averager_.abandon(key.phase, key.group);
+  drop_rounds([&](const RoundKey& other) { return other == key; });
   fetch(key, digest, holders, true);
 }
 
@@ -222,7 +223,7 @@ void GradientExchange::place(const RoundKey& key) {
       [this, bytes, region, message]() -> Result<void> {
         const MutableBytes place = context_.state.reduced().subspan(region.first, region.size);
         std::copy(bytes->bytes().begin(), bytes->bytes().end(), place.begin());
-        return summarize(region, *message);
+        return summarize(region, {}, *message);
       },
       [this, key, message] {
         if (key.phase.step == next_step_)

@@ -183,6 +183,7 @@ void StagePeer::Impl::on_resume(const wire::Resume& resume) {
 
 void StagePeer::Impl::connect_parts(SeatedStageParts& parts) {
   parts.part_folder = options_.part_folder;
+  parts.fabric = options_.fabric;
   parts.notify_coordinator = guard_.wrap([this](Frame frame) { link_.notify(std::move(frame)); });
   parts.call_coordinator = guard_.wrap([this](Frame frame, RpcChannel::Reply reply) {
     link_.call(std::move(frame), std::move(reply));

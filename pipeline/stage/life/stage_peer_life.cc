@@ -52,6 +52,11 @@ wire::Hello StagePeer::Impl::hello() const {
   hello.set_egress_price(options_.machine.egress_price);
   hello.set_bandwidth(options_.machine.bandwidth);
   hello.set_host(options_.host);
+  if (!options_.gpu.uuid.empty()) {
+    hello.mutable_gpu()->set_uuid(options_.gpu.uuid);
+    hello.mutable_gpu()->set_nccl(options_.gpu.nccl);
+    hello.mutable_gpu()->set_ipc(options_.gpu.ipc);
+  }
   if (seat_.peer.value != 0) *hello.mutable_previous() = to_wire(seat_);
   hello.set_seat_proof(seat_proof_);
   if (heritage_) {

@@ -175,6 +175,9 @@ Result<void> PhaseRunner::on_seal(const wire::Seal& seal, Version committed) {
       to.members.push_back({from_wire(member.seat()), member.address()});
     to.slice_ends.assign(group.slice_ends().begin(), group.slice_ends().end());
     to.speakers.assign(group.speakers().begin(), group.speakers().end());
+    for (const std::uint32_t kind : group.fabrics())
+      to.fabrics.push_back(static_cast<FabricKind>(kind));
+    to.meeting = group.meeting();
   }
   settling_ = true;
   settling_phase_ = phase;
@@ -225,7 +228,9 @@ void PhaseRunner::mismatched(const Phase& phase, const std::vector<std::uint32_t
 }
 
 void PhaseRunner::settled(const SealedPhase& sealed) {
-  if (!context_.state.needs_collect(sealed.phase.step)) return average(sealed);
+  const bool reads = std::ranges::any_of(
+      sealed.groups, [this](const SealedGroup& group) { return gradients_.reads_sums(group); });
+  if (!reads || !context_.state.needs_collect(sealed.phase.step)) return average(sealed);
   jobs_.run([this, step = sealed.phase.step] { return context_.state.collect(step); },
             [this, sealed, coordinator = coordinators_] {
               if (coordinator == coordinators_) average(sealed);

@@ -63,6 +63,7 @@ SeatedStage::SeatedStage(Runtime& runtime, DeviceQueue& queue, PeerLinks& links,
                .notify_coordinator = std::move(parts.notify_coordinator),
                .call_coordinator = std::move(parts.call_coordinator),
                .part_folder = parts.part_folder,
+               .fabric = parts.fabric,
                .metrics = parts.metrics,
                .fail = std::move(parts.fail)},
       jobs_(context_),
@@ -314,6 +315,8 @@ Result<void> SeatedStage::on_peer(const Seat& from, const Frame& frame) {
   switch (kind_of(frame)) {
     case MessageKind::kReduceChunk:
       return gradients_.on_chunk(from, frame);
+    case MessageKind::kFabricWord:
+      return gradients_.on_fabric_word(from, frame);
     case MessageKind::kPieceRequest:
       return handle<wire::PieceRequest>(
           frame, [&](const auto& request) { return on_piece_request(from, request); });

@@ -64,6 +64,7 @@ struct SeatedStageParts {
   std::function<void(Frame)> notify_coordinator;
   std::function<void(Frame, std::function<void(Result<Frame>)>)> call_coordinator;
   PartFolder* part_folder = nullptr;
+  Fabric* fabric = nullptr;
   DataFolder* data_folder = nullptr;              // null: it neither gives nor fetches data
   std::shared_ptr<const DataPieces> data_pieces;  // of the run's data; null: nobody knows
   bool serves_data = false;
