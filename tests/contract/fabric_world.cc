@@ -1,7 +1,10 @@
 #include "tests/contract/fabric_world.h"
 
+#include "engine/fabric/device_fabric.h"
+#include "engine/runtime/asio_runtime.h"
 #include "sim/doors/sim_fabric.h"
 #include "sim/doors/sim_runtime.h"
+#include "tests/contract/nccl_double.h"
 
 namespace swarmline {
 namespace {
@@ -31,10 +34,39 @@ class SimFabricWorld final : public FabricWorld {
   SimFabrics fabrics_;
 };
 
+// Members of one process over doubles of the libraries, on one runtime.
+class RealFabricWorld final : public FabricWorld {
+ public:
+  RealFabricWorld(FabricKind kind, std::uint32_t ranks, const FabricWorldOptions& options)
+      : kind_(kind) {
+    for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+      nccl_.push_back(std::make_shared<NcclDouble>(nccl_world_));
+      fabrics_.push_back(std::make_unique<DeviceFabric>(
+          runtime_, DeviceFabricParts{.nccl = nccl_.back(), .patience = options.patience}));
+    }
+  }
+  FabricKind kind() const override { return kind_; }
+  Runtime& runtime(std::uint32_t) override { return runtime_; }
+  Fabric& fabric(std::uint32_t rank) override { return *fabrics_[rank]; }
+  bool run_until(const std::function<bool()>& done, Duration limit) override {
+    return runtime_.run_until(done, limit);
+  }
+  void fail_next(std::uint32_t rank) override { nccl_[rank]->calls().fail_next("group_end"); }
+
+ private:
+  const FabricKind kind_;
+  AsioRuntime runtime_;
+  std::shared_ptr<NcclDoubleWorld> nccl_world_ = std::make_shared<NcclDoubleWorld>();
+  std::vector<std::shared_ptr<NcclDouble>> nccl_;  // by rank
+  std::vector<std::unique_ptr<DeviceFabric>> fabrics_;
+};
+
 }  // namespace
 
 std::unique_ptr<FabricWorld> make_fabric_world(FabricBackend backend, std::uint32_t ranks,
                                                const FabricWorldOptions& options) {
+  if (backend == FabricBackend::kNccl)
+    return std::make_unique<RealFabricWorld>(FabricKind::kNccl, ranks, options);
   return std::make_unique<SimFabricWorld>(
       backend == FabricBackend::kSimNccl ? FabricKind::kNccl : FabricKind::kIpc, ranks, options);
 }

@@ -16,10 +16,12 @@
 
 namespace swarmline {
 
-enum class FabricBackend { kSimNccl, kSimIpc };
+enum class FabricBackend { kSimNccl, kSimIpc, kNccl };
 
 inline std::ostream& operator<<(std::ostream& out, FabricBackend backend) {
-  return out << (backend == FabricBackend::kSimNccl ? "SimNccl" : "SimIpc");
+  return out << (backend == FabricBackend::kSimNccl  ? "SimNccl"
+                 : backend == FabricBackend::kSimIpc ? "SimIpc"
+                                                     : "Nccl");
 }
 
 struct FabricWorldOptions {
@@ -105,9 +107,10 @@ class FabricMembers {
   std::vector<Member> groups_;  // by rank
 };
 
-#define SWARMLINE_FOR_EVERY_FABRIC(Suite)                                                      \
-  INSTANTIATE_TEST_SUITE_P(Fabrics, Suite,                                                     \
-                           ::testing::Values(FabricBackend::kSimNccl, FabricBackend::kSimIpc), \
-                           ::testing::PrintToStringParamName())
+#define SWARMLINE_FOR_EVERY_FABRIC(Suite)                                                       \
+  INSTANTIATE_TEST_SUITE_P(                                                                     \
+      Fabrics, Suite,                                                                           \
+      ::testing::Values(FabricBackend::kSimNccl, FabricBackend::kSimIpc, FabricBackend::kNccl), \
+      ::testing::PrintToStringParamName())
 
 }  // namespace swarmline

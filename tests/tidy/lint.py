@@ -31,7 +31,7 @@ BANS = (
     Ban(r"\b(steady_clock|system_clock|high_resolution_clock|clock_gettime|gettimeofday)\b",
         ("engine/runtime/", "engine/device/", *OUTSIDE), "take the time from the Runtime (engine/runtime)"),
     Ban(r"\bstd::(jthread|thread)\b(?!::id)",
-        ("engine/runtime/", "engine/device/", "engine/store/", "engine/net/", "tools/measure/", *OUTSIDE),
+        ("engine/runtime/", "engine/device/", "engine/fabric/", "engine/store/", "engine/net/", "tools/measure/", *OUTSIDE),
         "give the work to a device, the store or the runtime"),
     Ban(r"\bstd::async\b|\bpthread_create\b", OUTSIDE,
         "give the work to a device, the store or the runtime"),
