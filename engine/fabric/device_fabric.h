@@ -8,6 +8,7 @@
 
 #include "engine/fabric/fabric.h"
 #include "engine/fabric/fabric_thread.h"
+#include "engine/fabric/ipc_api.h"
 #include "engine/fabric/nccl_api.h"
 #include "engine/runtime/runtime.h"
 
@@ -15,6 +16,7 @@ namespace swarmline {
 
 struct DeviceFabricParts {
   std::shared_ptr<NcclApi> nccl = nullptr;  // null: it has none
+  std::shared_ptr<IpcApi> ipc = nullptr;
   Duration patience = kFabricPatience;
 };
 

@@ -4,6 +4,7 @@
 #include "engine/runtime/asio_runtime.h"
 #include "sim/doors/sim_fabric.h"
 #include "sim/doors/sim_runtime.h"
+#include "tests/contract/ipc_double.h"
 #include "tests/contract/nccl_double.h"
 
 namespace swarmline {
@@ -41,8 +42,10 @@ class RealFabricWorld final : public FabricWorld {
       : kind_(kind) {
     for (std::uint32_t rank = 0; rank < ranks; ++rank) {
       nccl_.push_back(std::make_shared<NcclDouble>(nccl_world_));
+      ipc_.push_back(std::make_shared<IpcDouble>(ipc_world_));
       fabrics_.push_back(std::make_unique<DeviceFabric>(
-          runtime_, DeviceFabricParts{.nccl = nccl_.back(), .patience = options.patience}));
+          runtime_, DeviceFabricParts{
+                        .nccl = nccl_.back(), .ipc = ipc_.back(), .patience = options.patience}));
     }
   }
   FabricKind kind() const override { return kind_; }
@@ -51,13 +54,20 @@ class RealFabricWorld final : public FabricWorld {
   bool run_until(const std::function<bool()>& done, Duration limit) override {
     return runtime_.run_until(done, limit);
   }
-  void fail_next(std::uint32_t rank) override { nccl_[rank]->calls().fail_next("group_end"); }
+  void fail_next(std::uint32_t rank) override {
+    if (kind_ == FabricKind::kNccl)
+      nccl_[rank]->calls().fail_next("group_end");
+    else
+      ipc_[rank]->calls().fail_next("copy");
+  }
 
  private:
   const FabricKind kind_;
   AsioRuntime runtime_;
   std::shared_ptr<NcclDoubleWorld> nccl_world_ = std::make_shared<NcclDoubleWorld>();
   std::vector<std::shared_ptr<NcclDouble>> nccl_;  // by rank
+  std::shared_ptr<IpcDoubleWorld> ipc_world_ = std::make_shared<IpcDoubleWorld>();
+  std::vector<std::shared_ptr<IpcDouble>> ipc_;
   std::vector<std::unique_ptr<DeviceFabric>> fabrics_;
 };
 
@@ -65,10 +75,11 @@ class RealFabricWorld final : public FabricWorld {
 
 std::unique_ptr<FabricWorld> make_fabric_world(FabricBackend backend, std::uint32_t ranks,
                                                const FabricWorldOptions& options) {
-  if (backend == FabricBackend::kNccl)
-    return std::make_unique<RealFabricWorld>(FabricKind::kNccl, ranks, options);
-  return std::make_unique<SimFabricWorld>(
-      backend == FabricBackend::kSimNccl ? FabricKind::kNccl : FabricKind::kIpc, ranks, options);
+  const bool is_nccl = backend == FabricBackend::kNccl || backend == FabricBackend::kSimNccl;
+  const FabricKind kind = is_nccl ? FabricKind::kNccl : FabricKind::kIpc;
+  if (backend == FabricBackend::kNccl || backend == FabricBackend::kIpc)
+    return std::make_unique<RealFabricWorld>(kind, ranks, options);
+  return std::make_unique<SimFabricWorld>(kind, ranks, options);
 }
 
 }  // namespace swarmline

@@ -16,12 +16,13 @@
 
 namespace swarmline {
 
-enum class FabricBackend { kSimNccl, kSimIpc, kNccl };
+enum class FabricBackend { kSimNccl, kSimIpc, kNccl, kIpc };
 
 inline std::ostream& operator<<(std::ostream& out, FabricBackend backend) {
   return out << (backend == FabricBackend::kSimNccl  ? "SimNccl"
                  : backend == FabricBackend::kSimIpc ? "SimIpc"
-                                                     : "Nccl");
+                 : backend == FabricBackend::kNccl   ? "Nccl"
+                                                     : "Ipc");
 }
 
 struct FabricWorldOptions {
@@ -107,10 +108,10 @@ class FabricMembers {
   std::vector<Member> groups_;  // by rank
 };
 
-#define SWARMLINE_FOR_EVERY_FABRIC(Suite)                                                       \
-  INSTANTIATE_TEST_SUITE_P(                                                                     \
-      Fabrics, Suite,                                                                           \
-      ::testing::Values(FabricBackend::kSimNccl, FabricBackend::kSimIpc, FabricBackend::kNccl), \
-      ::testing::PrintToStringParamName())
+#define SWARMLINE_FOR_EVERY_FABRIC(Suite)                                                     \
+  INSTANTIATE_TEST_SUITE_P(Fabrics, Suite,                                                    \
+                           ::testing::Values(FabricBackend::kSimNccl, FabricBackend::kSimIpc, \
+                                             FabricBackend::kNccl, FabricBackend::kIpc),      \
+                           ::testing::PrintToStringParamName())
 
 }  // namespace swarmline
