@@ -25,25 +25,24 @@ using bench::DeviceBytes;
 using bench::must;
 using kernels::FloatKind;
 using kernels::QuantFormat;
-using kernels::QuantPart;
 using kernels::QuantSpec;
 using kernels::ScaleKind;
 
 constexpr std::size_t kSampleElements = std::size_t{1} << 22;
 constexpr std::size_t kCheckedElements = std::size_t{1} << 20;
-constexpr int kPeers = 8;
 
 cudaStream_t stream;
 
 struct Workspace {
   std::size_t n;
-  DeviceBytes values, other, scales, codes, copy_from, copy_to;
+  DeviceBytes values, other, scales, codes, tiles, copy_from, copy_to;
   explicit Workspace(std::size_t elements)
       : n(elements),
         values(4 * n),
         other(4 * n),
-        scales(kPeers * n / 8),
-        codes(kPeers * n),
+        scales(n / 8),
+        codes(n),
+        tiles(n + n / 8 + (std::size_t{1} << 20)),
         copy_from(7 * n),
         copy_to(7 * n) {}
 };
@@ -77,7 +76,6 @@ const std::vector<Case> kCases = {
 constexpr FloatKind kKinds[] = {FloatKind::kF32, FloatKind::kBf16, FloatKind::kF16};
 constexpr const char* kKindNames[] = {"fp32", "bf16", "fp16"};
 constexpr double kDequantizeGoal = .92;
-constexpr double kMeanGoal = .85;
 constexpr double kGraphGoalMicroseconds = 9;
 
 // A normal sample (sum of uniforms) of kSampleElements, repeated over the buffer as `kind`.
@@ -137,31 +135,11 @@ void bench_case(Workspace& w, const Case& c, int kind_index,
                           nullptr, stream));
   });
   if (kind != FloatKind::kF32) return;
-  measure(w, "dequantize+axpy", c.name, dtype, c.spec, 2 * n * width + coded, kDequantizeGoal, [&] {
-    must(cuda::dequantize_axpy(c.spec, 0.5F, w.scales.bytes(), w.codes.bytes(), w.n,
-                               w.other.floats(), nullptr, stream));
-  });
   must(cudaMemsetAsync(w.other.bytes(), 0, 4 * w.n, stream));
   measure(w, "quantize+feedback", c.name, dtype, c.spec, 3 * n * width + coded, 0, [&] {
-    must(cuda::quantize_with_feedback(c.spec, w.values.floats(), w.other.floats(), w.n, nullptr,
-                                      w.scales.bytes(), w.codes.bytes(), nullptr, stream));
-  });
-}
-
-void bench_mean(Workspace& w, const Case& c) {
-  const std::size_t bytes = code_bytes(c.spec, w.n);
-  const std::size_t scales = quant_blocks(c.spec, w.n) * 4;
-  QuantPart parts[kPeers];
-  for (int p = 0; p < kPeers; ++p) {
-    parts[p] = {w.scales.bytes() + p * scales, w.codes.bytes() + p * bytes};
-    must(cuda::quantize(c.spec, FloatKind::kF32, w.values.bytes(), w.n, nullptr,
-                        w.scales.bytes() + p * scales, w.codes.bytes() + p * bytes, nullptr,
-                        stream));
-  }
-  const double moved = (kPeers + 1) * static_cast<double>(bytes + scales);
-  measure(w, "8-peer mean+requantize", c.name, "fp32", c.spec, moved, kMeanGoal, [&] {
-    must(cuda::mean_requantize(c.spec, parts, kPeers, 1.0F / kPeers, w.n, nullptr,
-                               w.copy_to.bytes() + bytes, w.copy_to.bytes(), nullptr, stream));
+    must(cuda::quantize_wire_with_feedback(c.spec, w.values.floats(), w.other.floats(),
+                                           w.other.floats(), w.n, nullptr, w.tiles.bytes(), nullptr,
+                                           stream));
   });
 }
 
@@ -200,9 +178,6 @@ int run(std::size_t n) {
     const std::vector<std::uint8_t> values = sample(kKinds[kind]);
     fill(w.values, n * (kind == 0 ? 4 : 2), values);
     for (const Case& c : kCases) bench_case(w, c, kind, values);
-    if (kind == 0) {
-      for (const Case& c : kCases) bench_mean(w, c);
-    }
     if (kKinds[kind] != FloatKind::kBf16) continue;
     for (const Case& c : kCases) bench_graph(w, c);
   }

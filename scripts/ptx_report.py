@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What the compiler made of the CUDA quantization kernels, as a table; needs nvcc and no GPU.
+"""What the compiler made of the CUDA kernels that take a chunk a team, as a table; needs nvcc and no GPU.
 
     scripts/ptx_report.py [--architectures 75,80,90] [--cuobjdump PATH] [--check]
 
@@ -26,12 +26,12 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-SOURCES = ("lin8", "dyn8", "h8", "fp8", "int4")
+SOURCES = ("quantize_lin8", "quantize_dyn8", "quantize_h8", "quantize_fp8", "quantize_int4", "pairs")
 PER_THREAD = 16  # elements
 REPORT_BLOCK = 256
 # Instructions an element may take: 4 x 132 warps a clock x 32 lanes x 1.755 GHz / elements a second at 4.3 TB/s.
 BUDGET = {"Float32": 35, "Float16": 21, "Bfloat16": 21}
-KINDS = {"QuantizeBody": "quantize", "DequantizeBody": "dequantize", "MeanBody": "mean", "FeedbackBody": "feedback",
+KINDS = {"QuantizeBody": "quantize", "DequantizeBody": "dequantize", "FeedbackBody": "feedback",
          "NormBody": "norm+quantize"}
 NAMES = {"Float32": "fp32", "Float16": "fp16", "Bfloat16": "bf16"}
 
@@ -51,7 +51,7 @@ def compile_source(nvcc, source, architecture, folder, flags):
     compiler = shutil.which("clang++-19") or shutil.which("g++")
     done = subprocess.run([nvcc, "-std=c++20", "-O2", "--fmad=false", "-ccbin", compiler, f"-arch=sm_{architecture}",
                            "-cubin", "-Xptxas", "-v", "-DSWARMLINE_WITH_CUDA=1", f"-I{ROOT}", *flags,
-                           str(ROOT / f"kernels/cuda/quantize_{source}.cu"), "-o", str(out)],
+                           str(ROOT / f"kernels/cuda/{source}.cu"), "-o", str(out)],
                           text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
     if done.returncode != 0:
         sys.exit(done.stdout)
@@ -59,8 +59,10 @@ def compile_source(nvcc, source, architecture, folder, flags):
 
 
 def described(mangled):
-    """(operation, format, type, variant) of a kernel's name."""
-    body = re.search(r"\d+(QuantizeBody|DequantizeBody|MeanBody|FeedbackBody|NormBody)I", mangled).group(1)
+    """(operation, format, type) of a kernel's name."""
+    if "PairsBody" in mangled:
+        return "add" if "3Sum" in mangled else "lost values", "", "Float32"
+    body = re.search(r"\d+(QuantizeBody|DequantizeBody|FeedbackBody|NormBody)I", mangled).group(1)
     if "Dyn8I" in mangled:
         name = "dyn8" if "Dyn8ILb1E" in mangled else "dyn8u"
     elif "Fp8I" in mangled:
@@ -72,7 +74,7 @@ def described(mangled):
     is_variant = re.search(r"Lb1EEEEE", mangled) is not None
     operation = KINDS[body]
     if is_variant:
-        operation += "+axpy" if body == "DequantizeBody" else " stochastic"
+        operation += " stochastic"
     return operation, name, kind
 
 

@@ -1,7 +1,7 @@
 // CUDA twins of the CPU kernels: the same bits, except for the payload of a NaN that arithmetic
 // made.
 //   Shapes:    device pointers, naturally aligned for their type; n and all indices are 64 bits
-//              wide. Buffers do not overlap.
+//              wide. Buffers do not overlap, unless a function says otherwise.
 //   Stream:    everything is queued on `stream`; nothing is allocated and nothing waits.
 //   Errors:    the launch's cudaError_t. Errors of the running kernel come out of later calls, as
 //              ever.
@@ -26,6 +26,12 @@ cudaError_t fp32_to_bf16(const float* source, std::uint16_t* destination, std::s
                          std::uint32_t* non_finite, cudaStream_t stream);
 cudaError_t bf16_to_fp32(const std::uint16_t* source, float* destination, std::size_t n,
                          std::uint32_t* non_finite, cudaStream_t stream);
+
+// sum = a + b; `sum` may be one of them.
+cudaError_t add(const float* a, const float* b, float* sum, std::size_t n, cudaStream_t stream);
+// lost = values - decoded, 0 where that is not finite; `lost` may be one of them.
+cudaError_t lost_values(const float* values, const float* decoded, float* lost, std::size_t n,
+                        cudaStream_t stream);
 
 // Doubles of device memory that sum_of_squares of n elements works in.
 std::size_t sum_of_squares_workspace(std::size_t n);

@@ -75,41 +75,16 @@ cudaError_t dequantize_wire(const QuantSpec& spec, const void* tiles, std::size_
                             .non_finite = non_finite};
   return run(launches_of(spec.format).dequantize[static_cast<int>(target)], args, stream);
 }
-cudaError_t dequantize_axpy(const QuantSpec& spec, float a, const void* scales,
-                            const std::uint8_t* codes, std::size_t n, float* y,
-                            std::uint32_t* non_finite, cudaStream_t stream) {
-  const DequantizeArgs args{.values = y,
-                            .n = n,
-                            .spec = spec,
-                            .in = in_arrays(scales, codes),
-                            .factor = a,
-                            .non_finite = non_finite};
-  return run(launches_of(spec.format).axpy, args, stream);
-}
-
-cudaError_t mean_requantize(const QuantSpec& spec, const QuantPart* parts, std::size_t parts_count,
-                            float factor, std::size_t n, const StochasticKey* key, void* scales,
-                            std::uint8_t* codes, std::uint32_t* non_finite, cudaStream_t stream) {
-  if (parts_count == 0 || parts_count > kQuantPartsMax) return cudaErrorInvalidValue;
-  MeanArgs args{.n = n,
-                .spec = spec,
-                .out = in_arrays(scales, codes),
-                .factor = factor,
-                .parts_count = static_cast<std::uint32_t>(parts_count),
-                .non_finite = non_finite};
-  if (key != nullptr) args.key = *key;
-  std::copy_n(parts, parts_count, args.parts);
-  return run(launches_of(spec.format).mean[key != nullptr], args, stream);
-}
-cudaError_t quantize_with_feedback(const QuantSpec& spec, const float* values, float* residual,
-                                   std::size_t n, const StochasticKey* key, void* scales,
-                                   std::uint8_t* codes, std::uint32_t* non_finite,
-                                   cudaStream_t stream) {
+cudaError_t quantize_wire_with_feedback(const QuantSpec& spec, const float* values,
+                                        const float* current, float* next, std::size_t n,
+                                        const StochasticKey* key, void* tiles,
+                                        std::uint32_t* non_finite, cudaStream_t stream) {
   QuantizeArgs args{.values = values,
                     .n = n,
                     .spec = spec,
-                    .out = in_arrays(scales, codes),
-                    .residual = residual,
+                    .out = in_tiles(spec, tiles),
+                    .current = current,
+                    .next = next,
                     .non_finite = non_finite};
   if (key != nullptr) args.key = *key;
   return run(launches_of(spec.format).feedback[key != nullptr], args, stream);

@@ -2,11 +2,11 @@
 // payload of a NaN that a sum made.
 //   Shapes:    device pointers, aligned for their type (codes: any address; 16 bytes are fastest).
 //              n and all indices are 64 bits wide. Buffers do not overlap, unless quantize.h lets
-//              them. `key` and `parts` are read on the host, before the call returns.
+//              them. `key` is read on the host, before the call returns.
 //   Stream:    one launch on `stream`; nothing is allocated and nothing waits. Fit for capture in a
 //              graph.
 //   Errors:    the launch's cudaError_t; cudaErrorInvalidValue for a spec that is not valid, for
-//              stochastic rounding of a format that has none, for more parts than kQuantPartsMax.
+//              stochastic rounding of a format that has none.
 //   Non-finite: `non_finite` (device, may be null) is set to 1 where the CPU function would return
 //              true, else left alone.
 //   Build:     with --fmad=false and without fast math.
@@ -26,16 +26,6 @@ cudaError_t quantize(const QuantSpec& spec, FloatKind source, const void* values
 cudaError_t dequantize(const QuantSpec& spec, const void* scales, const std::uint8_t* codes,
                        std::size_t n, FloatKind target, void* values, std::uint32_t* non_finite,
                        cudaStream_t stream);
-cudaError_t dequantize_axpy(const QuantSpec& spec, float a, const void* scales,
-                            const std::uint8_t* codes, std::size_t n, float* y,
-                            std::uint32_t* non_finite, cudaStream_t stream);
-cudaError_t mean_requantize(const QuantSpec& spec, const QuantPart* parts, std::size_t parts_count,
-                            float factor, std::size_t n, const StochasticKey* key, void* scales,
-                            std::uint8_t* codes, std::uint32_t* non_finite, cudaStream_t stream);
-cudaError_t quantize_with_feedback(const QuantSpec& spec, const float* values, float* residual,
-                                   std::size_t n, const StochasticKey* key, void* scales,
-                                   std::uint8_t* codes, std::uint32_t* non_finite,
-                                   cudaStream_t stream);
 
 // Straight into and out of the tiles of a wire buffer (compression/codec.h), whose first tile lies
 // at `tiles`, aligned to 64 bytes: scales and codes of all tiles in one launch. Header, gaps and
@@ -46,6 +36,11 @@ cudaError_t quantize_wire(const QuantSpec& spec, FloatKind source, const void* v
 cudaError_t dequantize_wire(const QuantSpec& spec, const void* tiles, std::size_t n,
                             FloatKind target, void* values, std::uint32_t* non_finite,
                             cudaStream_t stream);
+// quantize_with_feedback(), with the residual from `current` into `next`, which may be the same.
+cudaError_t quantize_wire_with_feedback(const QuantSpec& spec, const float* values,
+                                        const float* current, float* next, std::size_t n,
+                                        const StochasticKey* key, void* tiles,
+                                        std::uint32_t* non_finite, cudaStream_t stream);
 std::size_t wire_tiles_bytes(const QuantSpec& spec, std::size_t n);
 
 // Quantizes rows (tokens) normalised on the way: one pass over what a stage sends.

@@ -27,7 +27,9 @@ struct QuantizeArgs {
   CodesAt out;
   bool is_stochastic = false;
   StochasticKey key;
-  float* residual = nullptr;  // error feedback
+  // Error feedback's; they may be the same.
+  const float* current = nullptr;
+  float* next = nullptr;
   std::uint32_t* non_finite = nullptr;
 };
 struct DequantizeArgs {
@@ -35,21 +37,8 @@ struct DequantizeArgs {
   std::uint64_t n = 0;
   QuantSpec spec;
   CodesAt in;
-  float factor = 1;  // of axpy
   std::uint32_t* non_finite = nullptr;
 };
-struct MeanArgs {
-  std::uint64_t n = 0;
-  QuantSpec spec;
-  CodesAt out;
-  bool is_stochastic = false;
-  StochasticKey key;
-  float factor = 1;
-  std::uint32_t parts_count = 0;
-  QuantPart parts[kQuantPartsMax];
-  std::uint32_t* non_finite = nullptr;
-};
-
 template <typename C>
 struct Shared {
   typename C::Tables tables;
@@ -328,7 +317,7 @@ struct QuantizeBody {
   }
 };
 
-template <typename C, typename Type, bool kAxpy>
+template <typename C, typename Type>
 struct DequantizeBody {
   using Args = DequantizeArgs;
   using Shared = cuda::Shared<C>;
@@ -345,74 +334,15 @@ struct DequantizeBody {
     Team::PerThread<Fragment<kV>> state;
     team.each(state, [&](unsigned thread, Fragment<kV>& f) {
       read_codes<C, kV>(f, args.spec, place, thread);
-      if constexpr (kAxpy) load_chunk<Type>(args.values, place, thread, f.kept);
       C::fill(thread, shared.tables, false, true);
     });
     tables_filled<C>(team);
     team.each(state, [&](unsigned, Fragment<kV>& f) { all_numbers<C, kV>(f, shared.tables); });
     decode<C, kV>(team, state);
     team.each(state, [&](unsigned thread, Fragment<kV>& f) {
-      bool bad = false;
-      if constexpr (kAxpy) {
-        SWARMLINE_UNROLL
-        for (unsigned j = 0; j < kPerThread; ++j) {
-          // A code of its own can be NaN only where codes are floats.
-          if (C::kZeroWithoutScale || j % kV == 0) bad |= f.x[j] != f.x[j];
-          const float product = args.factor * f.x[j];
-          f.x[j] = f.kept[j] + product;
-        }
-        store_chunk<Type>(args.values, place, thread, f.x);
-      } else {
-        bad = store_chunk<Type>(args.values, place, thread, f.x);
-      }
+      const bool bad = store_chunk<Type>(args.values, place, thread, f.x);
       report_non_finite(args.non_finite, bad);
     });
-  }
-};
-
-template <typename C, bool kStochastic>
-struct MeanBody {
-  using Args = MeanArgs;
-  using Shared = cuda::Shared<C>;
-  static constexpr bool kManyTeams = false;
-  static constexpr unsigned kV = kPerThread;
-  static SWARMLINE_DEVICE void run(const Team& team, Shared& shared, const Args& args,
-                                   std::uint64_t chunk) {
-    // One copy of the body for all chunks: two of them want twice the registers.
-    const Place place = place_of<C>(args.out, args.spec, args.n, chunk);
-    Team::PerThread<Fragment<kV>> state;
-    team.each(state,
-              [&](unsigned thread, Fragment<kV>&) { C::fill(thread, shared.tables, true, true); });
-    tables_filled<C>(team);
-    SWARMLINE_NO_UNROLL
-    for (unsigned p = 0; p < args.parts_count; ++p) {
-      Place part = place;  // as far from the part's begin as `place` is from the output's
-      part.scales = static_cast<std::uint8_t*>(const_cast<void*>(args.parts[p].scales)) +
-                    (place.scales - args.out.scales);
-      part.codes = const_cast<std::uint8_t*>(args.parts[p].codes) + (place.codes - args.out.codes);
-      team.each(state, [&](unsigned thread, Fragment<kV>& f) {
-        read_codes<C, kV>(f, args.spec, part, thread);
-        all_numbers<C, kV>(f, shared.tables);
-      });
-      decode<C, kV>(team, state);
-      team.each(state, [&](unsigned, Fragment<kV>& f) {
-        SWARMLINE_UNROLL
-        for (unsigned j = 0; j < kPerThread; ++j) {
-          f.kept[j] = p == 0 ? f.x[j] : f.kept[j] + f.x[j];
-        }
-      });
-    }
-    team.each(state, [&](unsigned thread, Fragment<kV>& f) {
-      SWARMLINE_UNROLL
-      for (unsigned j = 0; j < kPerThread; ++j) {
-        f.x[j] = f.kept[j] * args.factor;
-        // Code 0, read where there is none, need not stand for 0.
-        if (!exists(place, element_of<kV>(thread, j / kV) + j % kV)) f.x[j] = 0;
-      }
-    });
-    rotate_values<C, kV>(team, state);
-    encode<C, kV, kStochastic, false>(team, state, shared, args.spec, args.key, place,
-                                      args.non_finite);
   }
 };
 
@@ -428,7 +358,7 @@ struct FeedbackBody {
     Team::PerThread<Fragment<kV>> state;
     team.each(state, [&](unsigned thread, Fragment<kV>& f) {
       load_chunk<Float32>(args.values, place, thread, f.x);
-      load_chunk<Float32>(args.residual, place, thread, f.kept);
+      load_chunk<Float32>(args.current, place, thread, f.kept);
       SWARMLINE_UNROLL
       for (unsigned j = 0; j < kPerThread; ++j) {
         f.x[j] = f.x[j] + f.kept[j];
@@ -447,7 +377,7 @@ struct FeedbackBody {
         const float rest = f.kept[j] - f.x[j];
         f.x[j] = not_finite(rest) ? 0.0F : rest;
       }
-      store_chunk<Float32>(args.residual, place, thread, f.x);
+      store_chunk<Float32>(args.next, place, thread, f.x);
     });
   }
 };

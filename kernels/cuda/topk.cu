@@ -4,8 +4,9 @@
 #include <cub/block/block_scan.cuh>
 
 #include "kernels/cuda/launch.cuh"
-#include "kernels/cuda/tiles.h"
+#include "kernels/cuda/team_launch.cuh"
 #include "kernels/cuda/topk.cuh"
+#include "kernels/cuda/topk_body.cuh"
 
 namespace swarmline::kernels::cuda {
 namespace {
@@ -13,7 +14,6 @@ namespace {
 constexpr unsigned kTopkThreads = 512;
 constexpr unsigned kDigits = 256;  // of a round
 constexpr unsigned kDigitBits = 8;
-constexpr std::uint64_t kTeamsMax = 0x7FFFFFFF;
 using Scan = cub::BlockScan<unsigned, kTopkThreads>;
 
 struct TopkShared {
@@ -22,14 +22,6 @@ struct TopkShared {
   unsigned digit;   // of the smallest kept magnitude
   unsigned wanted;  // how many to keep of those that begin like it
 };
-
-SWARMLINE_ELEMENT std::uint64_t topk_tile_bytes(std::uint64_t kept) {
-  return aligned_up(aligned_up(2 * kept, kTileAlignment) + 4 * kept + kTileHashBytes,
-                    kTileAlignment);
-}
-SWARMLINE_ELEMENT std::uint64_t kept_of(std::uint64_t elements, std::uint32_t kept) {
-  return (elements * kept + kTileElements - 1) / kTileElements;
-}
 
 // The smallest magnitude that is kept; `wanted` becomes how many of that magnitude are.
 __device__ std::uint32_t smallest_kept(TopkShared& shared, const float* values, unsigned n,
@@ -96,7 +88,7 @@ __global__ void __launch_bounds__(kTopkThreads)
     topk_kernel(const float* __restrict__ values, std::uint64_t n, std::uint32_t kept,
                 std::uint8_t* __restrict__ tiles, std::uint32_t* non_finite) {
   __shared__ TopkShared shared;
-  const std::uint64_t count = (n + kTileElements - 1) / kTileElements;
+  const std::uint64_t count = tiles_of(n);
   for (std::uint64_t tile = blockIdx.x; tile < count; tile += gridDim.x) {
     const std::uint64_t begin = tile * kTileElements;
     const auto size = static_cast<unsigned>(min(n - begin, kTileElements));
@@ -105,7 +97,7 @@ __global__ void __launch_bounds__(kTopkThreads)
     auto wanted = static_cast<unsigned>(kept_here);
     const std::uint32_t smallest = smallest_kept(shared, values + begin, size, wanted);
     compact(shared, values + begin, size, smallest, wanted, reinterpret_cast<std::uint16_t*>(base),
-            reinterpret_cast<float*>(base + aligned_up(2 * kept_here, kTileAlignment)), non_finite);
+            reinterpret_cast<float*>(base + topk_values_at(kept_here)), non_finite);
   }
 }
 
@@ -115,10 +107,24 @@ cudaError_t select_largest_wire(const float* values, std::size_t n, std::uint32_
                                 std::uint32_t* non_finite, cudaStream_t stream) {
   if (kept == 0 || kept > kTileElements) return cudaErrorInvalidValue;
   if (n == 0) return cudaSuccess;
-  const std::uint64_t count = (n + kTileElements - 1) / kTileElements;
+  const std::uint64_t count = tiles_of(n);
   topk_kernel<<<static_cast<unsigned>(count < kTeamsMax ? count : kTeamsMax), kTopkThreads, 0,
                 stream>>>(values, n, kept, static_cast<std::uint8_t*>(tiles), non_finite);
   return cudaGetLastError();
+}
+
+cudaError_t scatter_wire(const void* tiles, std::size_t n, std::uint32_t kept, float* values,
+                         std::uint32_t* non_finite, cudaStream_t stream) {
+  if (kept == 0 || kept > kTileElements) return cudaErrorInvalidValue;
+  if (n == 0) return cudaSuccess;
+  const cudaError_t cleared = cudaMemsetAsync(values, 0, n * sizeof(float), stream);
+  if (cleared != cudaSuccess) return cleared;
+  return launch_turns<ScatterBody>({.tiles = static_cast<const std::uint8_t*>(tiles),
+                                    .n = n,
+                                    .kept = kept,
+                                    .values = values,
+                                    .non_finite = non_finite},
+                                   tiles_of(n), kTeamThreads, stream);
 }
 
 std::size_t topk_tiles_bytes(std::size_t n, std::uint32_t kept) {

@@ -1,7 +1,6 @@
 // The bodies of the CUDA kernels, run on the host team by team: their index and shuffle logic and
 // the element functions in them, without a GPU. Threads of a phase run in two orders, which a body
 // that misses a barrier would not survive.
-#include <cstring>
 #include <string_view>
 #include <vector>
 
@@ -10,6 +9,7 @@
 #include "kernels/cuda/norm_body.cuh"
 #include "kernels/cuda/quantize_body.cuh"
 #include "tests/kernels/cuda_quantize_cases.h"
+#include "tests/kernels/emulated_teams.h"
 
 namespace swarmline::testing {
 namespace {
@@ -18,20 +18,8 @@ namespace cuda = kernels::cuda;
 using cuda::CodesAt;
 using kernels::FloatKind;
 using kernels::QuantFormat;
-using kernels::QuantPart;
 using kernels::QuantSpec;
 using kernels::StochasticKey;
-
-template <typename Body>
-void run_teams(const typename Body::Args& args, std::uint64_t turns, unsigned threads,
-               unsigned stride) {
-  const cuda::Team team(threads, stride);
-  for (std::uint64_t turn = 0; turn < turns; ++turn) {
-    typename Body::Shared shared;
-    std::memset(&shared, 0xFF, sizeof shared);  // as undefined as on a device, and loud
-    Body::run(team, shared, args, turn);
-  }
-}
 
 template <typename F>
 void with_codec(QuantFormat format, F f) {
@@ -81,44 +69,15 @@ class Emulation : public CudaQuantizer {
                        void* values) override {
     return dequantize_from(wire(spec, tiles), spec, n, target, values);
   }
-  bool axpy(const QuantSpec& spec, float a, const void* scales, const std::uint8_t* codes,
-            std::size_t n, float* y) override {
-    bad_ = 0;
-    with_codec(spec.format, [&]<typename C>(C) {
-      run_chunks<cuda::DequantizeBody<C, cuda::Float32, true>>({.values = y,
-                                                                .n = n,
-                                                                .spec = spec,
-                                                                .in = arrays(scales, codes),
-                                                                .factor = a,
-                                                                .non_finite = &bad_});
-    });
-    return bad_ != 0;
-  }
-  bool mean(const QuantSpec& spec, const QuantPart* parts, std::size_t parts_count, float factor,
-            std::size_t n, const StochasticKey* key, void* scales, std::uint8_t* codes) override {
-    bad_ = 0;
-    cuda::MeanArgs args{.n = n,
-                        .spec = spec,
-                        .out = arrays(scales, codes),
-                        .factor = factor,
-                        .parts_count = static_cast<std::uint32_t>(parts_count),
-                        .non_finite = &bad_};
-    if (key != nullptr) args.key = *key;
-    std::copy_n(parts, parts_count, args.parts);
-    with_codec(spec.format, [&]<typename C>(C) {
-      if (key == nullptr) return run_chunks<cuda::MeanBody<C, false>>(args);
-      if constexpr (C::kStochastic) run_chunks<cuda::MeanBody<C, true>>(args);
-    });
-    return bad_ != 0;
-  }
-  bool feedback(const QuantSpec& spec, const float* values, float* residual, std::size_t n,
-                const StochasticKey* key, void* scales, std::uint8_t* codes) override {
+  bool feedback(const QuantSpec& spec, const float* values, const float* current, float* next,
+                std::size_t n, const StochasticKey* key, void* tiles) override {
     bad_ = 0;
     cuda::QuantizeArgs args{.values = values,
                             .n = n,
                             .spec = spec,
-                            .out = arrays(scales, codes),
-                            .residual = residual,
+                            .out = wire(spec, tiles),
+                            .current = current,
+                            .next = next,
                             .non_finite = &bad_};
     if (key != nullptr) args.key = *key;
     with_codec(spec.format, [&]<typename C>(C) {
@@ -180,7 +139,7 @@ class Emulation : public CudaQuantizer {
     bad_ = 0;
     with_codec(spec.format, [&]<typename C>(C) {
       with_type(target, [&]<typename Type>(Type) {
-        run_chunks<cuda::DequantizeBody<C, Type, false>>(
+        run_chunks<cuda::DequantizeBody<C, Type>>(
             {.values = values, .n = n, .spec = spec, .in = in, .non_finite = &bad_});
       });
     });
@@ -207,8 +166,8 @@ TEST_P(CudaEmulation, NonFinite) {
 TEST_P(CudaEmulation, ForeignCodes) {
   check_foreign_codes(cuda_);
 }
-TEST_P(CudaEmulation, AxpyMeanFeedback) {
-  check_axpy_mean_feedback(cuda_);
+TEST_P(CudaEmulation, Feedback) {
+  check_feedback(cuda_);
 }
 TEST_P(CudaEmulation, Wire) {
   check_wire(cuda_);

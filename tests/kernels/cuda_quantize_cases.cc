@@ -20,7 +20,6 @@ namespace {
 
 using kernels::FloatKind;
 using kernels::QuantFormat;
-using kernels::QuantPart;
 using kernels::QuantSpec;
 using kernels::ScaleKind;
 using kernels::StochasticKey;
@@ -212,73 +211,6 @@ void check_foreign_codes(CudaQuantizer& cuda) {
 
 namespace {
 
-void check_axpy(CudaQuantizer& cuda, const QuantSpec& spec, const Coded& coded, std::size_t n) {
-  std::vector<float> expected = samples<float>(n, 21);
-  std::vector<float> got = expected;
-  const bool bad = kernels::dequantize_axpy(spec, 0.37F, coded.scales.data(), coded.codes.data(), n,
-                                            expected.data());
-  EXPECT_EQ(cuda.axpy(spec, 0.37F, coded.scales.data(), coded.codes.data(), n, got.data()), bad);
-  expect_same_values(expected, got);
-}
-
-void check_mean(CudaQuantizer& cuda, const QuantSpec& spec, std::size_t n, std::size_t peers,
-                const StochasticKey* key, bool in_place) {
-  std::vector<Coded> coded;
-  for (std::size_t p = 0; p < peers; ++p) {
-    coded.emplace_back(spec, n);
-    const std::vector<float> x = samples<float>(n, 30 + p);
-    kernels::quantize(spec, FloatKind::kF32, x.data(), n, nullptr, coded[p].scales.data(),
-                      coded[p].codes.data());
-  }
-  std::vector<QuantPart> parts;
-  for (const Coded& c : coded) parts.push_back({c.scales.data(), c.codes.data()});
-  const float factor = 1.0F / static_cast<float>(peers);
-  Coded expected(spec, n), got(spec, n);
-  expected.bad = kernels::mean_requantize(spec, parts.data(), peers, factor, n, key,
-                                          expected.scales.data(), expected.codes.data());
-  Coded& out = in_place ? coded[peers / 2] : got;
-  out.bad =
-      cuda.mean(spec, parts.data(), peers, factor, n, key, out.scales.data(), out.codes.data());
-  expect_same(expected, out);
-}
-
-void check_feedback(CudaQuantizer& cuda, const QuantSpec& spec, std::size_t n,
-                    const StochasticKey* key, bool with_nan) {
-  std::vector<float> x = tensor(n, 40);
-  if (with_nan && n > 0) x[n / 2] = std::nanf("");
-  std::vector<float> expected_rest = samples<float>(n, 41);
-  std::vector<float> rest = expected_rest;
-  Coded expected(spec, n), got(spec, n);
-  expected.bad = kernels::quantize_with_feedback(spec, x.data(), expected_rest.data(), n, key,
-                                                 expected.scales.data(), expected.codes.data());
-  got.bad = cuda.feedback(spec, x.data(), rest.data(), n, key, got.scales.data(), got.codes.data());
-  expect_same(expected, got);
-  expect_same_values(expected_rest, rest);
-}
-
-}  // namespace
-
-void check_axpy_mean_feedback(CudaQuantizer& cuda) {
-  for (const QuantSpec& spec : all_specs()) {
-    for (std::size_t n : {0, 1, 65, 4097, 9999}) {
-      SCOPED_TRACE(describe(spec, n));
-      Coded coded(spec, n);
-      const std::vector<float> x = tensor(n, 20);
-      kernels::quantize(spec, FloatKind::kF32, x.data(), n, nullptr, coded.scales.data(),
-                        coded.codes.data());
-      check_axpy(cuda, spec, coded, n);
-      check_mean(cuda, spec, n, 3, nullptr, false);
-      check_mean(cuda, spec, n, 8, nullptr, true);
-      for (bool with_nan : {false, true}) check_feedback(cuda, spec, n, nullptr, with_nan);
-      if (!kernels::can_round_stochastically(spec.format)) continue;
-      check_mean(cuda, spec, n, 2, &kKey, false);
-      check_feedback(cuda, spec, n, &kKey, false);
-    }
-  }
-}
-
-namespace {
-
 using kernels::cuda::kTileElements;
 
 std::size_t tiles_bytes(const QuantSpec& spec, std::size_t n) {
@@ -341,6 +273,44 @@ void check_wire(CudaQuantizer& cuda) {
     check_wire_of(cuda, spec, FloatKind::kBf16, 100, false);
     if (!kernels::can_round_stochastically(spec.format)) continue;
     check_wire_of(cuda, spec, FloatKind::kBf16, kTileElements + 4097, true);
+  }
+}
+
+namespace {
+
+void check_feedback_of(CudaQuantizer& cuda, const QuantSpec& spec, std::size_t n,
+                       const StochasticKey* key, bool in_place, bool with_nan) {
+  SCOPED_TRACE(describe(spec, n) + (in_place ? ", in place" : ""));
+  std::vector<float> x = tensor(n, 40);
+  if (with_nan && n > 0) x[n / 2] = std::nanf("");
+  std::vector<float> current = samples<float>(n, 41);
+  std::vector<float> expected_next = current, next(n, 7.0F);
+  Bytes expected(tiles_bytes(spec, n), 0x5A), got(expected);
+  bool bad = false;
+  for_each_tile(spec, n, [&](std::size_t at, std::size_t begin, std::size_t count) {
+    StochasticKey here = key != nullptr ? *key : StochasticKey{};
+    here.first_element += begin;
+    std::uint8_t* const tile = expected.data() + at;
+    bad |= kernels::quantize_with_feedback(spec, x.data() + begin, expected_next.data() + begin,
+                                           count, key != nullptr ? &here : nullptr, tile,
+                                           tile + kernels::cuda::tile_scales_bytes(spec, count));
+  });
+  std::vector<float>& out = in_place ? current : next;
+  EXPECT_EQ(cuda.feedback(spec, x.data(), current.data(), out.data(), n, key, got.data()), bad);
+  EXPECT_EQ(first_difference(expected, got), expected.size());
+  expect_same_values(expected_next, out);
+}
+
+}  // namespace
+
+void check_feedback(CudaQuantizer& cuda) {
+  for (const QuantSpec& spec : all_specs()) {
+    for (const std::size_t n : {0UL, 1UL, 65UL, 4097UL, 9999UL, kTileElements + 4097UL}) {
+      check_feedback_of(cuda, spec, n, nullptr, n % 3 == 0, false);
+      check_feedback_of(cuda, spec, n, nullptr, n % 3 != 0, true);
+      if (kernels::can_round_stochastically(spec.format))
+        check_feedback_of(cuda, spec, n, &kKey, n % 2 == 0, false);
+    }
   }
 }
 

@@ -29,14 +29,9 @@ class CudaQuantizer {
   virtual bool dequantize(const kernels::QuantSpec& spec, const void* scales,
                           const std::uint8_t* codes, std::size_t n, kernels::FloatKind target,
                           void* values) = 0;
-  virtual bool axpy(const kernels::QuantSpec& spec, float a, const void* scales,
-                    const std::uint8_t* codes, std::size_t n, float* y) = 0;
-  virtual bool mean(const kernels::QuantSpec& spec, const kernels::QuantPart* parts,
-                    std::size_t parts_count, float factor, std::size_t n,
-                    const kernels::StochasticKey* key, void* scales, std::uint8_t* codes) = 0;
-  virtual bool feedback(const kernels::QuantSpec& spec, const float* values, float* residual,
-                        std::size_t n, const kernels::StochasticKey* key, void* scales,
-                        std::uint8_t* codes) = 0;
+  virtual bool feedback(const kernels::QuantSpec& spec, const float* values, const float* current,
+                        float* next, std::size_t n, const kernels::StochasticKey* key,
+                        void* tiles) = 0;
   virtual bool quantize_wire(const kernels::QuantSpec& spec, kernels::FloatKind source,
                              const void* values, std::size_t n, const kernels::StochasticKey* key,
                              void* tiles) = 0;
@@ -52,7 +47,7 @@ void check_sizes(CudaQuantizer& cuda, bool large);
 void check_stochastic(CudaQuantizer& cuda);
 void check_non_finite(CudaQuantizer& cuda);
 void check_foreign_codes(CudaQuantizer& cuda);  // any bytes as codes and scales
-void check_axpy_mean_feedback(CudaQuantizer& cuda);
+void check_feedback(CudaQuantizer& cuda);
 void check_wire(CudaQuantizer& cuda);
 void check_norms(CudaQuantizer& cuda);
 // lin8 and both dyn8 over every `stride`-th float, against the plain reference (exhaustive.h).

@@ -12,7 +12,6 @@ namespace {
 
 namespace cuda = kernels::cuda;
 using kernels::FloatKind;
-using kernels::QuantPart;
 using kernels::QuantSpec;
 using kernels::StochasticKey;
 
@@ -67,37 +66,15 @@ class OnDevice : public CudaQuantizer {
                               a.in_out(values, n * width_of(target)), bad, stream_);
     });
   }
-  bool axpy(const QuantSpec& spec, float factor, const void* scales, const std::uint8_t* codes,
-            std::size_t n, float* y) override {
+  bool feedback(const QuantSpec& spec, const float* values, const float* current, float* next,
+                std::size_t n, const StochasticKey* key, void* tiles) override {
     return run([&](Arrays& a, std::uint32_t* bad) {
-      return cuda::dequantize_axpy(
-          spec, factor, a.in(scales, scales_bytes(spec, n)), a.in(codes, code_bytes(spec, n)), n,
-          reinterpret_cast<float*>(a.in_out(y, n * sizeof(float))), bad, stream_);
-    });
-  }
-  bool mean(const QuantSpec& spec, const QuantPart* parts, std::size_t parts_count, float factor,
-            std::size_t n, const StochasticKey* key, void* scales, std::uint8_t* codes) override {
-    return run([&](Arrays& a, std::uint32_t* bad) {
-      std::uint8_t* const out_scales = a.in_out(scales, scales_bytes(spec, n));
-      std::uint8_t* const out_codes = a.in_out(codes, code_bytes(spec, n));
-      std::vector<QuantPart> on_device;
-      for (std::size_t p = 0; p < parts_count; ++p) {
-        const bool in_place = parts[p].codes == codes;
-        on_device.push_back({in_place ? out_scales : a.in(parts[p].scales, scales_bytes(spec, n)),
-                             in_place ? out_codes : a.in(parts[p].codes, code_bytes(spec, n))});
-      }
-      return cuda::mean_requantize(spec, on_device.data(), parts_count, factor, n, key, out_scales,
-                                   out_codes, bad, stream_);
-    });
-  }
-  bool feedback(const QuantSpec& spec, const float* values, float* residual, std::size_t n,
-                const StochasticKey* key, void* scales, std::uint8_t* codes) override {
-    return run([&](Arrays& a, std::uint32_t* bad) {
-      return cuda::quantize_with_feedback(
-          spec, reinterpret_cast<const float*>(a.in(values, n * sizeof(float))),
-          reinterpret_cast<float*>(a.in_out(residual, n * sizeof(float))), n, key,
-          a.in_out(scales, scales_bytes(spec, n)), a.in_out(codes, code_bytes(spec, n)), bad,
-          stream_);
+      const std::size_t bytes = n * sizeof(float);
+      auto* const out = reinterpret_cast<float*>(a.in_out(next, bytes));
+      return cuda::quantize_wire_with_feedback(
+          spec, reinterpret_cast<const float*>(a.in(values, bytes)),
+          current == next ? out : reinterpret_cast<const float*>(a.in(current, bytes)), out, n, key,
+          a.in_out(tiles, cuda::wire_tiles_bytes(spec, n)), bad, stream_);
     });
   }
   bool quantize_wire(const QuantSpec& spec, FloatKind source, const void* values, std::size_t n,
@@ -164,9 +141,9 @@ TEST_F(CudaQuantize, ForeignCodes) {
   OnDevice device(stream_);
   check_foreign_codes(device);
 }
-TEST_F(CudaQuantize, AxpyMeanFeedback) {
+TEST_F(CudaQuantize, Feedback) {
   OnDevice device(stream_);
-  check_axpy_mean_feedback(device);
+  check_feedback(device);
 }
 TEST_F(CudaQuantize, Wire) {
   OnDevice device(stream_);
@@ -192,9 +169,6 @@ TEST_F(CudaQuantize, RefusesWhatIsNotValid) {
   EXPECT_EQ(cuda::quantize({kernels::QuantFormat::kDyn8, 64}, FloatKind::kF32, nullptr, 0, &key,
                            nullptr, nullptr, nullptr, stream_),
             cudaErrorInvalidValue);
-  EXPECT_EQ(
-      cuda::mean_requantize(lin8, nullptr, 65, 1, 0, nullptr, nullptr, nullptr, nullptr, stream_),
-      cudaErrorInvalidValue);
   EXPECT_EQ(cuda::quantize(lin8, FloatKind::kF32, nullptr, 0, nullptr, nullptr, nullptr, nullptr,
                            stream_),
             cudaSuccess);

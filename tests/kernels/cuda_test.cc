@@ -1,6 +1,7 @@
 // The CUDA twins give the bits of the CPU kernels, at every size. Skips, with the reason, without a
 // GPU.
 
+#include <cmath>
 #include <limits>
 
 #include <gtest/gtest.h>
@@ -93,6 +94,35 @@ TEST_F(Cuda, SumOfSquares) {
   };
   check(float{});
   check(double{});
+}
+
+// Wherever each of the three begins, and in place.
+TEST_F(Cuda, SumsAndWhatIsLost) {
+  constexpr float kInf = std::numeric_limits<float>::infinity();
+  for (const std::size_t n : kSizes) {
+    std::vector<float> a = samples<float>(n, 8), b = samples<float>(n, 9);
+    for (std::size_t i = 0; i < n; i += 37) a[i] = i % 2 == 0 ? kInf : -kInf;
+    std::vector<float> sum(n), lost(n), got(n);
+    add(a.data(), b.data(), sum.data(), n);
+    for (std::size_t i = 0; i < n; ++i) {
+      const float left = a[i] - b[i];
+      lost[i] = std::isfinite(left) ? left : 0.0F;
+    }
+    for (std::size_t at = 0; at < 64; ++at) {
+      SCOPED_TRACE(std::to_string(n) + " at " + std::to_string(at));
+      const auto floats = [](testing::DeviceBytes& bytes) {
+        return reinterpret_cast<float*>(bytes.data());
+      };
+      testing::DeviceBytes x(a.data(), 4 * n, 4 * (at % 4)), y(b.data(), 4 * n, 4 * (at / 4 % 4));
+      testing::DeviceBytes out(4 * n, 4 * (at / 16));
+      expect_done(cuda::add(floats(x), floats(y), floats(out), n, stream_));
+      out.copy_to(got.data());
+      ASSERT_EQ(first_difference(got, sum), n);
+      expect_done(cuda::lost_values(floats(x), floats(y), floats(y), n, stream_));
+      y.copy_to(got.data());
+      ASSERT_EQ(first_difference(got, lost), n);
+    }
+  }
 }
 
 TEST_F(Cuda, HashesOfPieces) {

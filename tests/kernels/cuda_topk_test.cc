@@ -31,9 +31,34 @@ class CudaTopk : public CudaTest {
     flag.copy_to(&flagged);
     EXPECT_EQ(first_difference(expected, got), bytes);
     EXPECT_EQ(flagged, bad ? 1U : 0U);
+    expect_scattered(x.size(), kept, expected, bad);
   }
 
  private:
+  void expect_scattered(std::size_t n, std::uint32_t kept, const std::vector<std::byte>& wire,
+                        bool bad) {
+    const CodecSpec codec{.kind = CodecKind::kTopK, .kept = kept};
+    std::vector<float> expected(n), got(n);
+    for (std::size_t begin = 0, at = 0; begin < n; begin += kWireTileElements) {
+      const std::size_t size = std::min<std::size_t>(kWireTileElements, n - begin);
+      const TileShape shape = tile_shape(codec, size, DType::kF32);
+      ASSERT_TRUE(scatter_sparse(wire.data() + at, wire.data() + at + shape.codes_at(),
+                                 kept_of_tile(codec, size), size, DType::kF32,
+                                 reinterpret_cast<std::byte*>(expected.data() + begin)));
+      at += shape.total_bytes();
+    }
+    DeviceBytes tiles(wire.data(), wire.size()), values(n * sizeof(float), 4), flag(4);
+    ASSERT_EQ(
+        kernels::cuda::scatter_wire(tiles.data(), n, kept, reinterpret_cast<float*>(values.data()),
+                                    reinterpret_cast<std::uint32_t*>(flag.data()), stream_),
+        cudaSuccess);
+    ASSERT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
+    values.copy_to(got.data());
+    std::uint32_t flagged = 0;
+    flag.copy_to(&flagged);
+    EXPECT_EQ(first_difference(expected, got), n);
+    EXPECT_EQ(flagged, bad ? 1U : 0U);
+  }
   static bool select_on_host(const std::vector<float>& x, std::uint32_t kept,
                              std::vector<std::byte>& tiles) {
     const CodecSpec codec{.kind = CodecKind::kTopK, .kept = kept};
