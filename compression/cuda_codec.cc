@@ -1,17 +1,16 @@
-// DeviceCodec on CUDA, with the kernels of kernels/cuda/quantize.cuh and kernels.cuh.
+// DeviceCodec on CUDA.
 
 #include <bitset>
 #include <cuda_runtime.h>
 #include <span>
 
 #include "base/check.h"
+#include "compression/cuda_wire.h"
 #include "compression/device_codec_entry.h"
 #include "compression/wire.h"
 #include "kernels/cuda/cuda_lanes.h"
 #include "kernels/cuda/device_memory.h"
 #include "kernels/cuda/error_sums.cuh"
-#include "kernels/cuda/kernels.cuh"
-#include "kernels/cuda/quantize.cuh"
 #include "kernels/tensor_lanes.h"
 
 namespace swarmline {
@@ -19,8 +18,6 @@ namespace {
 
 using kernels::ArrivingTensors;
 using kernels::Lane;
-using kernels::LaneMemoryKind;
-using kernels::LeavingTensor;
 using kernels::LeavingTensors;
 using kernels::StochasticKey;
 using kernels::cuda::checked;
@@ -30,19 +27,6 @@ using kernels::cuda::kDefaultStream;
 
 bool runs_on_device(const CodecSpec& codec) {
   return quant_spec(codec) || codec.kind == CodecKind::kFp16 || codec.kind == CodecKind::kBf16;
-}
-
-cudaError_t narrow(CodecKind kind, const float* values, std::uint16_t* codes, std::size_t n,
-                   std::uint32_t* non_finite) {
-  const auto convert =
-      kind == CodecKind::kFp16 ? kernels::cuda::fp32_to_fp16 : kernels::cuda::fp32_to_bf16;
-  return convert(values, codes, n, non_finite, kDefaultStream);
-}
-cudaError_t widen(CodecKind kind, const std::uint16_t* codes, float* values, std::size_t n,
-                  std::uint32_t* non_finite) {
-  const auto convert =
-      kind == CodecKind::kFp16 ? kernels::cuda::fp16_to_fp32 : kernels::cuda::bf16_to_fp32;
-  return convert(codes, values, n, non_finite, kDefaultStream);
 }
 
 // Times what lies between two points of the default stream.
@@ -74,72 +58,6 @@ class DeviceStopwatch {
   cudaEvent_t end_ = nullptr;
 };
 
-// A wire buffer as it lies in the device's memory: where its header belongs, a flag that kernels
-// set, and the tiles. So one copy brings both to the host.
-struct WirePlace {
-  DeviceAddress at;
-  std::uint32_t* non_finite() const { return reinterpret_cast<std::uint32_t*>(at); }
-  std::byte* tiles() const { return at + kWireHeaderBytes; }
-  std::uint16_t* halves(const Tile& tile) const {
-    return reinterpret_cast<std::uint16_t*>(at + tile.at);
-  }
-  Result<void> clear_flag() const {
-    return checked(cudaMemsetAsync(at, 0, kWireHeaderBytes, kDefaultStream), "clearing a flag");
-  }
-};
-
-Result<void> write_tiles(const WirePlace& wire, const WireHeader& header, const float* values,
-                         const StochasticKey* key) {
-  constexpr const char* kWhat = "encoding a tensor";
-  if (const auto spec = quant_spec(header.codec)) {
-    return checked(
-        kernels::cuda::quantize_wire(*spec, kernels::FloatKind::kF32, values, header.elements, key,
-                                     wire.tiles(), wire.non_finite(), kDefaultStream),
-        kWhat);
-  }
-  for (Tile tile; next_tile(header, tile);)
-    SWARMLINE_TRY(checked(narrow(header.codec.kind, values + tile.first, wire.halves(tile),
-                                 tile.elements, wire.non_finite()),
-                          kWhat));
-  return {};
-}
-
-Result<void> read_tiles(const WirePlace& wire, const WireHeader& header, float* values) {
-  constexpr const char* kWhat = "decoding a tensor";
-  if (const auto spec = quant_spec(header.codec)) {
-    return checked(kernels::cuda::dequantize_wire(*spec, wire.tiles(), header.elements,
-                                                  kernels::FloatKind::kF32, values,
-                                                  wire.non_finite(), kDefaultStream),
-                   kWhat);
-  }
-  for (Tile tile; next_tile(header, tile);)
-    SWARMLINE_TRY(checked(widen(header.codec.kind, wire.halves(tile), values + tile.first,
-                                tile.elements, wire.non_finite()),
-                          kWhat));
-  return {};
-}
-
-class CudaWire final : public LeavingWire {
- public:
-  CudaWire(std::unique_ptr<LeavingTensor> tensor, const WireHeader& header)
-      : tensor_(std::move(tensor)), header_(header) {}
-  Result<Buffer> wait() override {
-    auto wire = tensor_->wait();
-    number_ = tensor_->number();
-    tensor_.reset();  // its place is another's from here on, whatever came of it
-    if (!wire || wire->empty()) return wire;
-    header_.non_finite = wire->as<std::uint32_t>()[0] != 0;
-    seal_wire(header_, wire->bytes());
-    return wire;
-  }
-  double number() const override { return number_; }
-
- private:
-  std::unique_ptr<LeavingTensor> tensor_;
-  WireHeader header_;
-  double number_ = 0;
-};
-
 // Encoded on the host; the number follows.
 class HostWire final : public LeavingWire {
  public:
@@ -162,7 +80,7 @@ class CudaCodec final : public DeviceCodec {
   CudaCodec(int device, std::unique_ptr<kernels::Lanes> lanes)
       : device_(device), lanes_(std::move(lanes)) {}
   ~CudaCodec() override { cudaSetDevice(device_); }
-  Result<void> begin();
+  Result<void> begin() { return flag_.begin(); }
 
   Result<Buffer> encode(const CodecSpec& codec, const float* device_values, std::uint64_t n,
                         const StochasticKey* key) override;
@@ -183,7 +101,6 @@ class CudaCodec final : public DeviceCodec {
   static Result<void> make_room(DeviceMemory& memory, std::size_t bytes) {
     return bytes <= memory.size() ? Result<void>() : memory.allocate(bytes);
   }
-  Result<bool> flag_of(const WirePlace& wire);
   Result<void> there_and_back(const CodecSpec& codec, const float* values, std::uint64_t n,
                               const StochasticKey* key);
 
@@ -191,24 +108,12 @@ class CudaCodec final : public DeviceCodec {
   const std::unique_ptr<kernels::Lanes> lanes_;
   ArrivingTensors arriving_{*lanes_};
   LeavingTensors leaving_{*lanes_};
-  // A flag of what arrives, as the host reads it.
-  std::unique_ptr<kernels::LaneMemory> flag_;
-  std::unique_ptr<kernels::LaneEvent> flagged_;
+  WireFlag flag_{*lanes_};
   // measure()'s.
   DeviceMemory decoded_;
   DeviceMemory sums_;
   std::bitset<2 * kCodecKinds> loaded_;  // by kind, to nearest and stochastic
 };
-
-Result<void> CudaCodec::begin() {
-  auto flag = lanes_->allocate(LaneMemoryKind::kHost, sizeof(std::uint32_t));
-  if (!flag) return std::unexpected(std::move(flag).error());
-  flag_ = std::move(*flag);
-  auto flagged = lanes_->make_event();
-  if (!flagged) return std::unexpected(std::move(flagged).error());
-  flagged_ = std::move(*flagged);
-  return {};
-}
 
 Result<std::unique_ptr<LeavingWire>> CudaCodec::begin_number(const double* number) {
   SWARMLINE_TRY(choose_device());
@@ -257,13 +162,6 @@ Result<Buffer> CudaCodec::encode(const CodecSpec& codec, const float* device_val
   return (*wire)->wait();
 }
 
-Result<bool> CudaCodec::flag_of(const WirePlace& wire) {
-  SWARMLINE_TRY(lanes_->copy(Lane::kCompute, flag_->data(), wire.at, sizeof(std::uint32_t)));
-  SWARMLINE_TRY(lanes_->record(Lane::kCompute, *flagged_));
-  SWARMLINE_TRY(lanes_->synchronize(*flagged_));
-  return *reinterpret_cast<const std::uint32_t*>(flag_->data()) != 0;
-}
-
 Result<void> CudaCodec::decode(BytesView wire, float* device_out, std::uint64_t n) {
   const auto header = read_wire_header(wire);
   if (!header) return std::unexpected(header.error());
@@ -282,7 +180,7 @@ Result<void> CudaCodec::decode(BytesView wire, float* device_out, std::uint64_t 
   const WirePlace place{*arrived};
   SWARMLINE_TRY(place.clear_flag());
   SWARMLINE_TRY(read_tiles(place, *header, device_out));
-  const auto non_finite = flag_of(place);
+  const auto non_finite = flag_.read(place);
   SWARMLINE_TRY(arriving_.used());
   if (!non_finite) return std::unexpected(non_finite.error());
   return check_announced(*header, DType::kF32, *non_finite);

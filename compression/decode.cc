@@ -5,6 +5,7 @@
 #include "base/check.h"
 #include "base/hash.h"
 #include "compression/codec.h"
+#include "compression/sparse.h"
 #include "compression/wire.h"
 #include "kernels/kernels.h"
 
@@ -12,6 +13,10 @@ namespace swarmline {
 namespace {
 
 using kernels::QuantFormat;
+
+std::unexpected<Error> positions_do_not_ascend() {
+  return fail(ErrorCode::kCorrupt, "wire buffer: positions that do not ascend");
+}
 
 // Formats whose values are all finite whenever their scales are moderate.
 bool scales_decide(CodecKind kind) {
@@ -35,9 +40,7 @@ bool scales_are_moderate(const kernels::QuantSpec& spec, const std::byte* scales
 // Of codec `none`.
 Result<void> check_plain_tile(const WireHeader& header, const Tile& tile, BytesView wire) {
   SWARMLINE_TRY(check_hash(header.codec, tile, wire));
-  if (header.non_finite) return {};
-  return check_announced(header, header.source,
-                         any_non_finite(header.source, wire.data() + tile.at, tile.elements));
+  return check_codes(header, tile, wire);
 }
 
 // Whether tiles may be added one by one: nothing can fail once this returned true.
@@ -87,6 +90,16 @@ Result<void> check_hash(const CodecSpec& codec, const Tile& tile, BytesView wire
               "wire buffer: checksum of tile " + std::to_string(tile.first / kWireTileElements));
 }
 
+Result<void> check_codes(const WireHeader& header, const Tile& tile, BytesView wire) {
+  const std::byte* const codes = wire.data() + tile.at;
+  if (header.codec.kind == CodecKind::kTopK &&
+      !positions_ascend(codes, kept_of_tile(header.codec, tile.elements), tile.elements))
+    return positions_do_not_ascend();
+  if (header.codec.kind != CodecKind::kNone || header.non_finite) return {};
+  return check_announced(header, header.source,
+                         any_non_finite(header.source, codes, tile.elements));
+}
+
 Result<void> check_announced(const WireHeader& header, DType target, bool non_finite) {
   // A target narrower than the codes may overflow by itself.
   const bool narrower = target == DType::kF16 || target == DType::kBF16;
@@ -129,7 +142,7 @@ Result<void> WireDecoder::step(BytesView arrived) {
     const auto non_finite =
         decode_tile(header_->codec, in, in + tile.shape.codes_at(), tile.elements, target_,
                     out_.data() + elements_ * size_bytes(target_));
-    if (!non_finite) return fail(ErrorCode::kCorrupt, "wire buffer: positions that do not ascend");
+    if (!non_finite) return positions_do_not_ascend();
     SWARMLINE_TRY(check_announced(*header_, target_, *non_finite));
     offset_ += tile.shape.total_bytes();
     elements_ += tile.elements;

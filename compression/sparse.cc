@@ -83,18 +83,25 @@ bool select_largest(const float* values, std::size_t n, std::size_t kept, std::b
   return non_finite;
 }
 
-std::optional<bool> scatter_sparse(const std::byte* positions, const std::byte* kept_values,
-                                   std::size_t kept, std::size_t n, DType target,
-                                   std::byte* values) {
-  std::memset(values, 0, n * size_bytes(target));
-  bool non_finite = false;
+bool positions_ascend(const std::byte* positions, std::size_t kept, std::size_t n) {
   std::size_t next = 0;  // least position allowed
   for (std::size_t k = 0; k < kept; ++k) {
     const std::size_t position = load<std::uint16_t>(positions, k);
-    if (position < next || position >= n) return std::nullopt;
+    if (position < next || position >= n) return false;
     next = position + 1;
-    non_finite |= put(load<float>(kept_values, k), target, values, position);
   }
+  return true;
+}
+
+std::optional<bool> scatter_sparse(const std::byte* positions, const std::byte* kept_values,
+                                   std::size_t kept, std::size_t n, DType target,
+                                   std::byte* values) {
+  if (!positions_ascend(positions, kept, n)) return std::nullopt;
+  std::memset(values, 0, n * size_bytes(target));
+  bool non_finite = false;
+  for (std::size_t k = 0; k < kept; ++k)
+    non_finite |=
+        put(load<float>(kept_values, k), target, values, load<std::uint16_t>(positions, k));
   return non_finite;
 }
 

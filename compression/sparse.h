@@ -2,7 +2,7 @@
 //   Selection: exact and the same everywhere: by the bits of the magnitude (NaN above infinity), of
 //              equals the lower index.
 //   Thread: any, stateless. Errors: scatter_sparse() returns nothing when positions are not
-//           ascending or out of range; the output is then partly written.
+//           ascending or out of range; the output is then as it was.
 #pragma once
 
 #include <cstddef>
@@ -17,6 +17,8 @@ namespace swarmline {
 // finite.
 bool select_largest(const float* values, std::size_t n, std::size_t kept, std::byte* positions,
                     std::byte* kept_values);
+// Whether positions ascend and lie in 0..n-1.
+bool positions_ascend(const std::byte* positions, std::size_t kept, std::size_t n);
 // Fills n elements of `target`. Returns whether a value is not finite there.
 std::optional<bool> scatter_sparse(const std::byte* positions, const std::byte* kept_values,
                                    std::size_t kept, std::size_t n, DType target,

@@ -76,6 +76,9 @@ void seal_wire(const WireHeader& header, MutableBytes wire);
 // checksum before it is decoded; that values which came out not finite were announced.
 Result<void> check_target(const WireHeader& header, DType target, std::size_t out_bytes);
 Result<void> check_hash(const CodecSpec& codec, const Tile& tile, BytesView wire);
+// What can be checked of codes where they lie: topk's positions, and that values of codec `none`
+// which are not finite were announced.
+Result<void> check_codes(const WireHeader& header, const Tile& tile, BytesView wire);
 Result<void> check_announced(const WireHeader& header, DType target, bool non_finite);
 
 // One tile's scales (or positions) and codes, from and to `n` <= kWireTileElements values. Both

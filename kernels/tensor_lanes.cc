@@ -68,6 +68,10 @@ Result<void> ArrivingTensors::used() {
 
 // ---- Out ----------------------------------------------------------------------------------------
 
+LeavingTensors::LeavingTensors(Lanes& lanes, std::size_t places) : lanes_(lanes), count_(places) {
+  SWARMLINE_CHECK(places >= 1 && places <= kLeaving);
+}
+
 LeavingTensors::~LeavingTensors() {
   for (const Place& place : places_)
     if (place.left) static_cast<void>(lanes_.synchronize(*place.left));
@@ -77,7 +81,7 @@ std::size_t LeavingTensors::take_place() {
   std::unique_lock lock(mutex_);
   given_back_.wait(lock, [this] { return !places_[next_].taken; });
   places_[next_].taken = true;
-  return std::exchange(next_, (next_ + 1) % kLeaving);
+  return std::exchange(next_, (next_ + 1) % count_);
 }
 
 void LeavingTensors::give_back(std::size_t place) {

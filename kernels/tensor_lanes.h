@@ -5,9 +5,9 @@
 //              neither.
 //   Thread:    one at a time, the device's; a LeavingTensor is waited for or dropped on any.
 //   Errors:    those of the lanes. After one nothing of that tensor is of use, and its place is.
-//   Bounds:    kArriving tensors on their way in, kLeaving on their way out; claim() waits for one
-//              of these to be dropped: on another thread, or before kLeaving are claimed. A place
-//              grows to the largest tensor that it has had.
+//   Bounds:    kArriving tensors on their way in, kLeaving (or fewer, as the ring was made) on
+//              their way out; claim() waits for one of these to be dropped: on another thread, or
+//              before so many are claimed. A place grows to the largest tensor that it has had.
 #pragma once
 
 #include <array>
@@ -74,9 +74,9 @@ class LeavingTensor {
 
 class LeavingTensors {
  public:
-  static constexpr std::size_t kLeaving = 3;
+  static constexpr std::size_t kLeaving = 3;  // at most
 
-  explicit LeavingTensors(Lanes& lanes) : lanes_(lanes) {}
+  explicit LeavingTensors(Lanes& lanes, std::size_t places = kLeaving);
   LeavingTensors(const LeavingTensors&) = delete;
   LeavingTensors& operator=(const LeavingTensors&) = delete;
   ~LeavingTensors();  // waits for what is on its way
@@ -95,6 +95,7 @@ class LeavingTensors {
 
   Lanes& lanes_;
   std::array<Place, kLeaving> places_;
+  const std::size_t count_;  // of them
   std::size_t next_ = 0;
   std::mutex mutex_;
   std::condition_variable given_back_;

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "compression/device_codec_entry.h"
+#include "compression/device_gradients_entry.h"
 #include "engine/model/device_kernels.h"
 #include "engine/model/device_optimizer_entry.h"
 
@@ -51,7 +52,8 @@ TEST(CudaLibrary, TheRealOneHasEveryEntry) {
     EXPECT_FALSE(SWARMLINE_CUDA_IS_BUILT) << library.error().what;
     GTEST_SKIP() << library.error().what;
   }
-  for (const char* const entry : {kDeviceCodecEntry, kDeviceOptimizerEntry, kDeviceKernelsEntry})
+  for (const char* const entry :
+       {kDeviceCodecEntry, kDeviceGradientsEntry, kDeviceOptimizerEntry, kDeviceKernelsEntry})
     EXPECT_NE(library->find(entry), nullptr) << entry;
   EXPECT_EQ(library->find("cudaMalloc_static"), nullptr);
 }

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
+#include <chrono>
 #include <cstring>
 #include <deque>
 #include <functional>
@@ -231,14 +233,19 @@ TEST_P(TensorLanesTest, EachTensorCrossesWhole) {
 INSTANTIATE_TEST_SUITE_P(LateAndEarly, TensorLanesTest, ::testing::Values(0.0, 0.3, 0.7));
 
 TEST(LeavingTensors, ClaimWaitsForAPlace) {
-  QueuedLanes lanes(1, 0);
-  {
-    LeavingTensors leaving(lanes);
+  for (const std::size_t places : {1UL, 2UL, LeavingTensors::kLeaving}) {
+    QueuedLanes lanes(1, 0);
+    LeavingTensors leaving(lanes, places);
     std::deque<std::unique_ptr<LeavingTensor>> claimed;
-    for (std::size_t i = 0; i < LeavingTensors::kLeaving; ++i)
-      claimed.push_back(std::move(*leaving.claim(8)));
-    std::thread other([&] { claimed.pop_front(); });
+    for (std::size_t i = 0; i < places; ++i) claimed.push_back(std::move(*leaving.claim(8)));
+    std::atomic<bool> dropped = false;
+    std::thread other([&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      dropped = true;
+      claimed.pop_front();
+    });
     auto next = leaving.claim(8);
+    EXPECT_TRUE(dropped) << places;
     other.join();
     EXPECT_TRUE(next);
   }

@@ -1,0 +1,169 @@
+// DeviceGradients on CUDA.
+
+#include <cuda_runtime.h>
+
+#include "base/check.h"
+#include "compression/cuda_wire.h"
+#include "compression/device_gradients_entry.h"
+#include "kernels/cuda/cuda_lanes.h"
+#include "kernels/cuda/kernels.cuh"
+#include "kernels/cuda/quantize.cuh"
+
+namespace swarmline {
+namespace {
+
+using kernels::ArrivingTensors;
+using kernels::LeavingTensors;
+using kernels::StochasticKey;
+using kernels::cuda::checked;
+using kernels::cuda::DeviceMemory;
+using kernels::cuda::kDefaultStream;
+
+float* floats(DeviceAddress at) {
+  return reinterpret_cast<float*>(at);
+}
+
+class CudaGradients final : public DeviceGradients {
+ public:
+  CudaGradients(int device, std::unique_ptr<kernels::Lanes> lanes)
+      : device_(device), lanes_(std::move(lanes)) {}
+  ~CudaGradients() override { cudaSetDevice(device_); }
+  Result<void> begin() { return flag_.begin(); }
+
+  bool encodes(const CodecSpec& codec) const override { return codec.kind != CodecKind::kNone; }
+  Result<std::unique_ptr<LeavingWire>> begin_encode(const CodecSpec& codec, DeviceAddress values,
+                                                    std::uint64_t n, const Feedback& feedback,
+                                                    const StochasticKey* key) override;
+  Result<void> decode(BytesView wire, DeviceAddress out, std::uint64_t n) override;
+  Result<void> add(DeviceAddress a, DeviceAddress b, DeviceAddress sum, std::uint64_t n) override;
+
+ private:
+  Result<void> choose_device() { return checked(cudaSetDevice(device_), "choosing the device"); }
+  Result<void> write_with_feedback(const WirePlace& wire, const WireHeader& header,
+                                   const float* values, const Feedback& feedback,
+                                   const StochasticKey* key);
+  Result<void> bring_values(BytesView wire, const WireHeader& header, float* out);
+
+  const int device_;
+  const std::unique_ptr<kernels::Lanes> lanes_;
+  ArrivingTensors arriving_{*lanes_};
+  LeavingTensors leaving_{*lanes_, kLeavingParts};
+  WireFlag flag_{*lanes_};
+  DeviceMemory corrected_;  // values + feedback.current
+};
+
+// The same as encode_with_feedback() does: one kernel for all of it where there are scales.
+Result<void> CudaGradients::write_with_feedback(const WirePlace& wire, const WireHeader& header,
+                                                const float* values, const Feedback& feedback,
+                                                const StochasticKey* key) {
+  constexpr const char* kWhat = "encoding with feedback";
+  const std::uint64_t n = header.elements;
+  const float* const current = floats(feedback.current);
+  float* const next = floats(feedback.next);
+  if (const auto spec = quant_spec(header.codec)) {
+    return checked(
+        kernels::cuda::quantize_wire_with_feedback(*spec, values, current, next, n, key,
+                                                   wire.tiles(), wire.non_finite(), kDefaultStream),
+        kWhat);
+  }
+  if (corrected_.size() < n * sizeof(float)) SWARMLINE_TRY(corrected_.allocate(n * sizeof(float)));
+  float* const corrected = corrected_.as<float>();
+  SWARMLINE_TRY(checked(kernels::cuda::add(values, current, corrected, n, kDefaultStream), kWhat));
+  SWARMLINE_TRY(write_tiles(wire, header, corrected, key));
+  SWARMLINE_TRY(read_tiles(wire, header, next));
+  return checked(kernels::cuda::lost_values(corrected, next, next, n, kDefaultStream), kWhat);
+}
+
+Result<std::unique_ptr<LeavingWire>> CudaGradients::begin_encode(const CodecSpec& codec,
+                                                                 DeviceAddress values,
+                                                                 std::uint64_t n,
+                                                                 const Feedback& feedback,
+                                                                 const StochasticKey* key) {
+  SWARMLINE_CHECK(is_valid(codec) && encodes(codec));
+  SWARMLINE_CHECK((feedback.current == nullptr) == (feedback.next == nullptr));
+  SWARMLINE_TRY(choose_device());
+  if (key && !can_round_stochastically(codec)) key = nullptr;
+  const std::size_t bytes = encoded_bytes(codec, n, DType::kF32);
+  const WireHeader header{.codec = codec,
+                          .stochastic = key != nullptr,
+                          .elements = n,
+                          .payload_bytes = bytes - kWireHeaderBytes};
+  auto leaving = leaving_.claim(bytes);
+  if (!leaving) return std::unexpected(std::move(leaving).error());
+  const WirePlace wire{(*leaving)->device()};
+  SWARMLINE_TRY(wire.clear_flag());
+  SWARMLINE_TRY(feedback.current == nullptr
+                    ? write_tiles(wire, header, floats(values), key)
+                    : write_with_feedback(wire, header, floats(values), feedback, key));
+  SWARMLINE_TRY((*leaving)->leave(bytes, nullptr));
+  return std::make_unique<CudaWire>(std::move(*leaving), header);
+}
+
+// Of codec `none`: values as they lie in the tiles, whose ends stay behind.
+Result<void> CudaGradients::bring_values(BytesView wire, const WireHeader& header, float* out) {
+  constexpr std::size_t kTileValues = kWireTileElements * sizeof(float);
+  constexpr const char* kWhat = "copying values out of their tiles";
+  const std::size_t tile_bytes =
+      tile_shape(header.codec, kWireTileElements, header.source).total_bytes();
+  const std::uint64_t full = header.elements / kWireTileElements;
+  const std::size_t rest = header.elements % kWireTileElements * sizeof(float);
+  const auto arrived = arriving_.bring(wire);
+  if (!arrived) return std::unexpected(arrived.error());
+  const std::byte* const tiles = WirePlace{*arrived}.tiles();
+  if (full > 0)
+    SWARMLINE_TRY(checked(cudaMemcpy2DAsync(out, kTileValues, tiles, tile_bytes, kTileValues, full,
+                                            cudaMemcpyDeviceToDevice, kDefaultStream),
+                          kWhat));
+  if (rest > 0)
+    SWARMLINE_TRY(checked(cudaMemcpyAsync(out + full * kWireTileElements, tiles + full * tile_bytes,
+                                          rest, cudaMemcpyDeviceToDevice, kDefaultStream),
+                          kWhat));
+  SWARMLINE_TRY(arriving_.used());
+  return flag_.settle();
+}
+
+Result<void> CudaGradients::decode(BytesView wire, DeviceAddress out, std::uint64_t n) {
+  const auto header = read_wire_header(wire);
+  if (!header) return std::unexpected(header.error());
+  SWARMLINE_TRY(choose_device());
+  SWARMLINE_TRY(check_target(*header, DType::kF32, n * sizeof(float)));
+  for (Tile tile; next_tile(*header, tile);) {
+    SWARMLINE_TRY(check_hash(header->codec, tile, wire));
+    SWARMLINE_TRY(check_codes(*header, tile, wire));
+  }
+  if (header->codec.kind == CodecKind::kNone) return bring_values(wire, *header, floats(out));
+  const auto arrived = arriving_.bring(wire);
+  if (!arrived) return std::unexpected(arrived.error());
+  const WirePlace place{*arrived};
+  SWARMLINE_TRY(place.clear_flag());
+  SWARMLINE_TRY(read_tiles(place, *header, floats(out)));
+  const auto non_finite = flag_.read(place);
+  SWARMLINE_TRY(arriving_.used());
+  if (!non_finite) return std::unexpected(non_finite.error());
+  return check_announced(*header, DType::kF32, *non_finite);
+}
+
+Result<void> CudaGradients::add(DeviceAddress a, DeviceAddress b, DeviceAddress sum,
+                                std::uint64_t n) {
+  SWARMLINE_TRY(choose_device());
+  SWARMLINE_TRY(
+      checked(kernels::cuda::add(floats(a), floats(b), floats(sum), n, kDefaultStream), "adding"));
+  return flag_.settle();
+}
+
+Result<std::unique_ptr<DeviceGradients>> make_gradients(int device) {
+  SWARMLINE_TRY(checked(cudaSetDevice(device), "choosing the device"));
+  auto lanes = kernels::cuda::make_lanes(device);
+  if (!lanes) return std::unexpected(std::move(lanes).error());
+  auto gradients = std::make_unique<CudaGradients>(device, std::move(*lanes));
+  SWARMLINE_TRY(gradients->begin());
+  return gradients;
+}
+
+}  // namespace
+}  // namespace swarmline
+
+extern "C" {
+extern swarmline::MakeDeviceGradients* const swarmline_cuda_make_gradients;
+swarmline::MakeDeviceGradients* const swarmline_cuda_make_gradients = swarmline::make_gradients;
+}

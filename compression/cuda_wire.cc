@@ -1,0 +1,94 @@
+#include "compression/cuda_wire.h"
+
+#include "kernels/cuda/kernels.cuh"
+#include "kernels/cuda/quantize.cuh"
+#include "kernels/cuda/topk.cuh"
+
+namespace swarmline {
+namespace {
+
+using kernels::Lane;
+using kernels::LaneMemoryKind;
+using kernels::StochasticKey;
+using kernels::cuda::checked;
+using kernels::cuda::kDefaultStream;
+
+cudaError_t narrow(CodecKind kind, const float* values, std::uint16_t* codes, std::size_t n,
+                   std::uint32_t* non_finite) {
+  const auto convert =
+      kind == CodecKind::kFp16 ? kernels::cuda::fp32_to_fp16 : kernels::cuda::fp32_to_bf16;
+  return convert(values, codes, n, non_finite, kDefaultStream);
+}
+cudaError_t widen(CodecKind kind, const std::uint16_t* codes, float* values, std::size_t n,
+                  std::uint32_t* non_finite) {
+  const auto convert =
+      kind == CodecKind::kFp16 ? kernels::cuda::fp16_to_fp32 : kernels::cuda::bf16_to_fp32;
+  return convert(codes, values, n, non_finite, kDefaultStream);
+}
+
+}  // namespace
+
+Result<void> write_tiles(const WirePlace& wire, const WireHeader& header, const float* values,
+                         const StochasticKey* key) {
+  constexpr const char* kWhat = "encoding a tensor";
+  if (const auto spec = quant_spec(header.codec)) {
+    return checked(
+        kernels::cuda::quantize_wire(*spec, kernels::FloatKind::kF32, values, header.elements, key,
+                                     wire.tiles(), wire.non_finite(), kDefaultStream),
+        kWhat);
+  }
+  if (header.codec.kind == CodecKind::kTopK) {
+    return checked(
+        kernels::cuda::select_largest_wire(values, header.elements, header.codec.kept, wire.tiles(),
+                                           wire.non_finite(), kDefaultStream),
+        kWhat);
+  }
+  for (Tile tile; next_tile(header, tile);)
+    SWARMLINE_TRY(checked(narrow(header.codec.kind, values + tile.first, wire.halves(tile),
+                                 tile.elements, wire.non_finite()),
+                          kWhat));
+  return {};
+}
+
+Result<void> read_tiles(const WirePlace& wire, const WireHeader& header, float* values) {
+  constexpr const char* kWhat = "decoding a tensor";
+  if (const auto spec = quant_spec(header.codec)) {
+    return checked(kernels::cuda::dequantize_wire(*spec, wire.tiles(), header.elements,
+                                                  kernels::FloatKind::kF32, values,
+                                                  wire.non_finite(), kDefaultStream),
+                   kWhat);
+  }
+  if (header.codec.kind == CodecKind::kTopK) {
+    return checked(kernels::cuda::scatter_wire(wire.tiles(), header.elements, header.codec.kept,
+                                               values, wire.non_finite(), kDefaultStream),
+                   kWhat);
+  }
+  for (Tile tile; next_tile(header, tile);)
+    SWARMLINE_TRY(checked(widen(header.codec.kind, wire.halves(tile), values + tile.first,
+                                tile.elements, wire.non_finite()),
+                          kWhat));
+  return {};
+}
+
+Result<void> WireFlag::begin() {
+  auto flag = lanes_.allocate(LaneMemoryKind::kHost, sizeof(std::uint32_t));
+  if (!flag) return std::unexpected(std::move(flag).error());
+  flag_ = std::move(*flag);
+  auto settled = lanes_.make_event();
+  if (!settled) return std::unexpected(std::move(settled).error());
+  settled_ = std::move(*settled);
+  return {};
+}
+
+Result<bool> WireFlag::read(const WirePlace& wire) {
+  SWARMLINE_TRY(lanes_.copy(Lane::kCompute, flag_->data(), wire.at, sizeof(std::uint32_t)));
+  SWARMLINE_TRY(settle());
+  return *reinterpret_cast<const std::uint32_t*>(flag_->data()) != 0;
+}
+
+Result<void> WireFlag::settle() {
+  SWARMLINE_TRY(lanes_.record(Lane::kCompute, *settled_));
+  return lanes_.synchronize(*settled_);
+}
+
+}  // namespace swarmline
