@@ -78,6 +78,10 @@ class TorchStageModel final : public StageModel {
   }
   void clear_sums(MutableBytes accumulator) override;
   Result<void> collect_sums(MutableBytes accumulator) override;
+  DeviceAddress device_sums(MutableBytes accumulator) override {
+    return device_.is_cpu() ? nullptr
+                            : static_cast<DeviceAddress>(sums_of(accumulator).data_ptr());
+  }
   const ParameterLayout& layout() const override { return layout_; }
   MutableBytes parameters() override { return in_use_->host.bytes(); }
   MutableBytes other_parameters() override;
@@ -89,6 +93,9 @@ class TorchStageModel final : public StageModel {
   Result<std::unique_ptr<DeviceOptimizer>> make_optimizer(
       const OptimizerSection& options) override {
     return make_device_optimizer(options, layout_, device_parameters());
+  }
+  Result<std::unique_ptr<DeviceGradients>> make_gradients() override {
+    return make_device_gradients(device_.index());
   }
 
  private:

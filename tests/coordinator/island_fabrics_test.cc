@@ -96,8 +96,8 @@ TEST_F(IslandMeetings, WhatFailsIsTriedOverLinksAndTwiceInARowGivenUp) {
 TEST_F(IslandMeetings, ARegionTooSmallForItsMembersHasNone) {
   const std::vector<Seat> seats(4, seat_of(1, 0));
   const std::vector<GpuIdentity> gpus = {gpu("a"), gpu("b"), gpu("c"), gpu("d")};
-  EXPECT_TRUE(fabrics_.tell(GroupId{1}, 8, seats, {0, 0, 0, 0}, gpus).kinds.empty());
-  EXPECT_FALSE(fabrics_.tell(GroupId{2}, 9, seats, {0, 0, 0, 0}, gpus).kinds.empty());
+  EXPECT_TRUE(fabrics_.tell(GroupId{1}, 15, seats, {0, 0, 0, 0}, gpus).kinds.empty());
+  EXPECT_FALSE(fabrics_.tell(GroupId{2}, 16, seats, {0, 0, 0, 0}, gpus).kinds.empty());
 }
 
 }  // namespace

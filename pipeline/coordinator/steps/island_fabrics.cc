@@ -11,9 +11,9 @@ namespace {
 // A coordinator's term is the upper half.
 constexpr unsigned kTermShift = 32;
 
-// Parts of a slice wait where the region is.
+// Parts of a slice, which has an element more than its share at most, wait where the region is.
 bool has_room(std::uint64_t elements, std::size_t members) {
-  return elements >= (members - 1) * (members - 1);
+  return elements >= members * members;
 }
 
 std::vector<FabricKind> kinds_of(std::uint64_t elements, const std::vector<std::uint32_t>& speakers,

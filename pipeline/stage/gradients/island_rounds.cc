@@ -13,10 +13,15 @@ namespace {
 
 using Way = FabricTransfer::Way;
 
+// Elements: whole cache lines, where that leaves the others' parts of a slice room in the region.
+constexpr std::uint64_t kLineElements = 32;
+
 // One behind the other, for so many members.
 template <typename Slice>
 std::vector<Slice> slices_of(std::uint64_t elements, DType dtype, std::size_t members) {
-  const auto bounds = equal_slice_bounds(elements, static_cast<std::uint32_t>(members));
+  const std::vector<double> equal(members, 1.0 / static_cast<double>(members));
+  const bool lines = elements >= kLineElements * members * members;
+  const auto bounds = slice_bounds(elements, equal, lines ? kLineElements : 1);
   std::vector<Slice> slices;
   for (std::size_t i = 0; i < members; ++i)
     slices.push_back(
@@ -185,6 +190,7 @@ void IslandRounds::scatter(const RoundPtr& round) {
     add_transfer(transfers, Way::kReceive, mate, part, own);
     part += own;
   }
+  SWARMLINE_CHECK(part <= at.reduced + region.elements * size_bytes(region.dtype));
   exchange(round, std::move(transfers), [this](const RoundPtr& r) {
     run(
         r, [this](Round& summed) { return add(summed); },
