@@ -10,7 +10,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <span>
 
 #include "base/bytes.h"
 #include "base/device_address.h"
@@ -27,8 +26,6 @@ enum class Moment { kFirst, kSecond };
 // those before it; the sum of an island's gradients; two residuals of error feedback.
 enum class DeviceArena { kReduced, kCommitted, kIsland, kResidual, kNextResidual };
 inline constexpr std::size_t kDeviceArenas = 5;
-// What is hashed by itself of a stage's state, so that a device hashes many at once.
-inline constexpr std::size_t kStatePieceBytes = std::size_t{1} << 20;
 
 class DeviceOptimizer {
  public:
@@ -47,10 +44,9 @@ class DeviceOptimizer {
   // `bytes`: a part of one moment's state, from byte `at` on (state_layout.h).
   virtual Result<void> read_state(Moment moment, std::uint64_t at, MutableBytes bytes) = 0;
   virtual Result<void> write_state(Moment moment, std::uint64_t at, BytesView bytes) = 0;
-  // XXH3 of each whole piece of kStatePieceBytes of one moment's state, as many as `hashes` has; or
-  // of memory of its device that begins there.
-  virtual Result<void> hash_state(Moment moment, std::span<std::uint64_t> hashes) = 0;
-  virtual Result<void> hash_memory(DeviceAddress memory, std::span<std::uint64_t> hashes) = 0;
+  // kernels::digest() of one moment's state, or of memory of its device, which is 8-byte aligned.
+  virtual Result<std::uint64_t> digest_state(Moment moment) = 0;
+  virtual Result<std::uint64_t> digest_memory(DeviceAddress memory, std::uint64_t bytes) = 0;
 };
 
 // Whether a CUDA stage keeps state and makes steps on its device. Muon does neither: its products

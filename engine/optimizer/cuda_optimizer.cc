@@ -50,10 +50,11 @@ class CudaOptimizer final : public DeviceOptimizer {
     return (moment == Moment::kFirst ? m_ : v_).write(at, bytes);
   }
 
-  Result<void> hash_state(Moment moment, std::span<std::uint64_t> hashes) override {
-    return hash_memory((moment == Moment::kFirst ? m_ : v_).as<std::byte>(), hashes);
+  Result<std::uint64_t> digest_state(Moment moment) override {
+    const DeviceMemory& state = moment == Moment::kFirst ? m_ : v_;
+    return digest_memory(state.as<std::byte>(), state.size());
   }
-  Result<void> hash_memory(DeviceAddress memory, std::span<std::uint64_t> hashes) override;
+  Result<std::uint64_t> digest_memory(DeviceAddress memory, std::uint64_t bytes) override;
 
  private:
   Result<void> use_device() { return checked(cudaSetDevice(device_), "choosing the device"); }
@@ -66,7 +67,7 @@ class CudaOptimizer final : public DeviceOptimizer {
   DeviceMemory m_, v_;
   std::array<DeviceMemory, kDeviceArenas> arenas_;
   DeviceMemory chunks_, tensors_, sums_, rates_;
-  DeviceMemory hashes_;
+  DeviceMemory digests_;  // of digest_memory(): the digest, then what it works in
   DeviceMemory squares_;  // of sum_of_squares(): the sum, then what it works in
   kernels::cuda::OptimizerPlan plan_;
 };
@@ -142,13 +143,17 @@ Result<double> CudaOptimizer::sum_of_squares(DeviceAddress values, std::uint64_t
   return sum;
 }
 
-Result<void> CudaOptimizer::hash_memory(DeviceAddress memory, std::span<std::uint64_t> hashes) {
+Result<std::uint64_t> CudaOptimizer::digest_memory(DeviceAddress memory, std::uint64_t bytes) {
   SWARMLINE_TRY(use_device());
-  if (hashes_.size() < hashes.size_bytes()) SWARMLINE_TRY(hashes_.allocate(hashes.size_bytes()));
-  SWARMLINE_TRY(checked(kernels::cuda::hash_pieces(memory, kStatePieceBytes, hashes.size(),
-                                                   hashes_.as<std::uint64_t>(), kDefaultStream),
-                        "hashing the optimizer's state"));
-  return hashes_.read(0, std::as_writable_bytes(hashes));
+  const std::size_t words = 1 + kernels::cuda::digest_workspace(bytes);
+  if (digests_.size() < sizeof(std::uint64_t) * words)
+    SWARMLINE_TRY(digests_.allocate(sizeof(std::uint64_t) * words));
+  auto* const result = digests_.as<std::uint64_t>();
+  SWARMLINE_TRY(checked(kernels::cuda::digest(memory, bytes, result + 1, result, kDefaultStream),
+                        "launching a digest"));
+  std::uint64_t digest = 0;
+  SWARMLINE_TRY(digests_.read(0, std::as_writable_bytes(std::span(&digest, 1))));
+  return digest;
 }
 
 Result<std::unique_ptr<DeviceOptimizer>> make_optimizer(const OptimizerSection& options,

@@ -1,13 +1,12 @@
 #include "engine/optimizer/flat_optimizer.h"
 
-#include <algorithm>
 #include <cmath>
 #include <utility>
-#include <vector>
 
 #include "base/check.h"
 #include "engine/optimizer/muon.h"
 #include "engine/optimizer/step_constants.h"
+#include "kernels/digest.h"
 #include "kernels/kernels.h"
 
 namespace swarmline {
@@ -101,11 +100,6 @@ void step_coded_matrix(const OptimizerSection& options, const StepScalars& scala
 
 }  // namespace
 
-void add_pieces(RollingHash& hash, BytesView bytes) {
-  for (std::size_t at = 0; at < bytes.size(); at += kStatePieceBytes)
-    hash.add(bytes.subspan(at, std::min(kStatePieceBytes, bytes.size() - at)));
-}
-
 FlatOptimizer::FlatOptimizer(const OptimizerSection& options, const ParameterLayout& layout,
                              std::unique_ptr<DeviceOptimizer> device)
     : options_(options),
@@ -188,29 +182,13 @@ Result<void> FlatOptimizer::moments_changed() {
 Result<void> FlatOptimizer::add_state_to(RollingHash& hash) const {
   for (const Moment moment : {Moment::kFirst, Moment::kSecond}) {
     if (device_ == nullptr) {
-      add_pieces(hash, (moment == Moment::kFirst ? m_ : v_).bytes());
+      hash.add(kernels::digest((moment == Moment::kFirst ? m_ : v_).bytes()));
       continue;
     }
-    std::vector<std::uint64_t> whole(bytes_of(moment) / kStatePieceBytes);
-    SWARMLINE_TRY(device_->hash_state(moment, whole));
-    for (const std::uint64_t piece : whole) hash.add(piece);
-    const std::uint64_t at = whole.size() * kStatePieceBytes;
-    Buffer rest(bytes_of(moment) - at);
-    SWARMLINE_TRY(device_->read_state(moment, at, rest.bytes()));
-    add_pieces(hash, rest.bytes());
+    const auto there = device_->digest_state(moment);
+    if (!there) return std::unexpected(there.error());
+    hash.add(*there);
   }
-  return {};
-}
-
-Result<void> FlatOptimizer::add_memory_to(RollingHash& hash, DeviceAddress memory,
-                                          std::uint64_t bytes) const {
-  std::vector<std::uint64_t> whole(bytes / kStatePieceBytes);
-  SWARMLINE_TRY(device_->hash_memory(memory, whole));
-  for (const std::uint64_t piece : whole) hash.add(piece);
-  const std::uint64_t at = whole.size() * kStatePieceBytes;
-  Buffer rest(bytes - at);
-  SWARMLINE_TRY(device_->fetch(rest.bytes(), memory + at));
-  add_pieces(hash, rest.bytes());
   return {};
 }
 

@@ -69,10 +69,7 @@ class FlatOptimizer {
   // the next step drops.
   Result<MutableBytes> moment(Moment moment);
   Result<void> moments_changed();
-  // As add_pieces().
-  Result<void> add_state_to(RollingHash& hash) const;
-  // The same of memory of its device. `bytes` beyond the last whole piece come to the host for it.
-  Result<void> add_memory_to(RollingHash& hash, DeviceAddress memory, std::uint64_t bytes) const;
+  Result<void> add_state_to(RollingHash& hash) const;  // each moment's kernels::digest()
   std::uint64_t state_bytes() const { return state_.bytes(); }
 
  private:
@@ -86,9 +83,6 @@ class FlatOptimizer {
   std::unique_ptr<DeviceOptimizer> device_;
   Buffer m_, v_;
 };
-
-// Adds the hash of each kStatePieceBytes, and of what is left.
-void add_pieces(RollingHash& hash, BytesView bytes);
 
 // Sum of squares of `elements` values of `dtype`, in a fixed blocked order, in double.
 double sum_of_squares(BytesView values, DType dtype);

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <cuda_runtime.h>
 
+#include "kernels/digest.h"
 #include "kernels/kernels.h"
 
 namespace swarmline::kernels::cuda {
@@ -41,9 +42,10 @@ cudaError_t sum_of_squares(const float* values, std::size_t n, double* workspace
 cudaError_t sum_of_squares(const double* values, std::size_t n, double* workspace, double* result,
                            cudaStream_t stream);
 
-// XXH3 (64 bits) of each of `pieces` pieces of `piece_bytes`, which follow each other. `data` is
-// 8-byte aligned; `piece_bytes`: whole KiB, at least two.
-cudaError_t hash_pieces(const void* data, std::uint64_t piece_bytes, std::size_t pieces,
-                        std::uint64_t* hashes, cudaStream_t stream);
+// Words of device memory that the digest of so many bytes works in.
+std::size_t digest_workspace(std::uint64_t bytes);
+// Writes kernels::digest() to `result` (device).
+cudaError_t digest(const void* data, std::uint64_t bytes, std::uint64_t* workspace,
+                   std::uint64_t* result, cudaStream_t stream);
 
 }  // namespace swarmline::kernels::cuda

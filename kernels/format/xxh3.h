@@ -1,7 +1,7 @@
-// XXH3 (64 bits, default secret, no seed) of pieces of one length, lane by lane: for CUDA and for
-// tests on the host. Eight lanes take a word each of every stripe of 64 bytes; sixteen stripes are
-// a block, after which lanes are scrambled.
-//   Lengths: whole blocks, at least two.
+// XXH3 (64 bits, default secret, no seed), lane by lane: for CUDA and for tests on the host. Eight
+// lanes take a word each of every stripe of 64 bytes; sixteen stripes are a block, after which
+// lanes are scrambled.
+//   Lengths: whole blocks, at least two: padded() ones.
 //   Source:  the XXH3 specification (github.com/Cyan4973/xxHash, doc/xxhash_spec.md).
 #pragma once
 
@@ -14,6 +14,13 @@ namespace swarmline::kernels::xxh3 {
 inline constexpr unsigned kLanes = 8;
 inline constexpr unsigned kStripes = 16;  // of a block
 inline constexpr std::uint64_t kBlockBytes = 1024;
+inline constexpr std::uint64_t kBytesMin = 2 * kBlockBytes;
+
+// With zeros behind them.
+SWARMLINE_ELEMENT std::uint64_t padded(std::uint64_t bytes) {
+  const std::uint64_t blocks = (bytes + kBlockBytes - 1) / kBlockBytes * kBlockBytes;
+  return blocks < kBytesMin ? kBytesMin : blocks;
+}
 
 // The default secret, as little-endian words.
 inline constexpr unsigned kSecretWords = 24;
@@ -58,7 +65,7 @@ SWARMLINE_ELEMENT std::uint64_t secret_at(const Secret& secret, unsigned byte) {
 SWARMLINE_ELEMENT std::uint64_t scramble_key(const Secret& secret, unsigned lane) {
   return secret_at(secret, 128 + 8 * lane);
 }
-// Of the last stripe of a piece.
+// Of the last stripe of all.
 SWARMLINE_ELEMENT std::uint64_t last_key(const Secret& secret, unsigned lane) {
   return secret_at(secret, 121 + 8 * lane);
 }

@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "base/check.h"
-#include "base/hash.h"
+#include "kernels/digest.h"
 #include "kernels/kernels.h"
 #include "sim/cluster/fake_stage_model.h"
 #include "sim/cluster/going_on_model.h"
@@ -68,18 +68,15 @@ Result<void> HostedOptimizer::write_state(Moment moment, std::uint64_t at, Bytes
   return state ? bring(state->data() + at, bytes) : std::unexpected(state.error());
 }
 
-Result<void> HostedOptimizer::hash_state(Moment moment, std::span<std::uint64_t> hashes) {
+Result<std::uint64_t> HostedOptimizer::digest_state(Moment moment) {
   const auto state = optimizer_.moment(moment);
-  return state ? hash_memory(state->data(), hashes) : std::unexpected(state.error());
+  if (!state) return std::unexpected(state.error());
+  return digest_memory(state->data(), state->size());
 }
 
-Result<void> HostedOptimizer::hash_memory(DeviceAddress memory, std::span<std::uint64_t> hashes) {
-  bus_->to_host += hashes.size_bytes();
-  for (std::uint64_t& hash : hashes) {
-    hash = xxh3({memory, kStatePieceBytes});
-    memory += kStatePieceBytes;
-  }
-  return {};
+Result<std::uint64_t> HostedOptimizer::digest_memory(DeviceAddress memory, std::uint64_t bytes) {
+  bus_->to_host += sizeof(std::uint64_t);
+  return kernels::digest({memory, bytes});
 }
 
 // ---- Gradients ----------------------------------------------------------------------------------

@@ -36,8 +36,8 @@ class HostedOptimizer final : public DeviceOptimizer {
   Result<double> sum_of_squares(DeviceAddress values, std::uint64_t elements) override;
   Result<void> read_state(Moment moment, std::uint64_t at, MutableBytes bytes) override;
   Result<void> write_state(Moment moment, std::uint64_t at, BytesView bytes) override;
-  Result<void> hash_state(Moment moment, std::span<std::uint64_t> hashes) override;
-  Result<void> hash_memory(DeviceAddress memory, std::span<std::uint64_t> hashes) override;
+  Result<std::uint64_t> digest_state(Moment moment) override;
+  Result<std::uint64_t> digest_memory(DeviceAddress memory, std::uint64_t bytes) override;
 
  private:
   FlatOptimizer optimizer_;

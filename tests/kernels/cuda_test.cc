@@ -6,7 +6,6 @@
 
 #include <gtest/gtest.h>
 
-#include "base/hash.h"
 #include "kernels/cuda/kernels.cuh"
 #include "tests/kernels/device_array.h"
 #include "tests/kernels/samples.h"
@@ -125,16 +124,16 @@ TEST_F(Cuda, SumsAndWhatIsLost) {
   }
 }
 
-TEST_F(Cuda, HashesOfPieces) {
-  for (const std::uint64_t piece : {2048UL, 16384UL, 1UL << 20}) {
-    for (const std::size_t pieces : {1UL, 5UL, 33UL}) {
-      const std::vector<double> x = samples<double>(pieces * piece / sizeof(double), 7);
-      DeviceArray<double> in(x);
-      DeviceArray<std::uint64_t> hashes(pieces);
-      expect_done(cuda::hash_pieces(in.data(), piece, pieces, hashes.data(), stream_));
-      const BytesView bytes = std::as_bytes(std::span(x));
-      for (std::size_t i = 0; i < pieces; ++i)
-        EXPECT_EQ(hashes.values()[i], xxh3(bytes.subspan(i * piece, piece))) << piece;
+TEST_F(Cuda, Digest) {
+  for (const std::uint64_t whole : {0UL, 1UL, 33UL}) {
+    for (const std::uint64_t end : {0UL, 1UL, 8UL, 239UL, 1024UL, 2049UL, kDigestPiece - 1}) {
+      std::vector<std::uint8_t> x(whole * kDigestPiece + end);
+      Rng rng(x.size());
+      for (std::uint8_t& byte : x) byte = static_cast<std::uint8_t>(rng.next_u64() >> 56);
+      DeviceArray<std::uint8_t> in(x);
+      DeviceArray<std::uint64_t> workspace(cuda::digest_workspace(x.size())), result(1);
+      expect_done(cuda::digest(in.data(), x.size(), workspace.data(), result.data(), stream_));
+      EXPECT_EQ(result.values()[0], digest(std::as_bytes(std::span(x)))) << x.size();
     }
   }
 }

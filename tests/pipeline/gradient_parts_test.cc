@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "base/hash.h"
+#include "kernels/digest.h"
 #include "pipeline/protocol/knobs.h"
 #include "pipeline/stage/gradients/commit_queue.h"
 #include "pipeline/stage/gradients/gradient_exchange.h"
@@ -109,14 +110,15 @@ TEST_F(GradientTest, ASealWithIslandsThatCantBeEndsThePeer) {
 TEST_F(GradientTest, WhatCantBeAveragedIsFetchedAndPlaced) {
   const MarkExpected fetched("gradients.fetched_instead_of_averaged");
   const Buffer sum = Buffer::zeroed(bench_.state().reduced().size());
-  gradients_.on_fetch(round_of(0), reduced_digest(sum.bytes()), {{bench_.other(), bench_.other()}});
+  gradients_.on_fetch(round_of(0), kernels::digest(sum.bytes()),
+                      {{bench_.other(), bench_.other()}});
   const auto requests = asked();
   ASSERT_EQ(requests.size(), 1U);
   EXPECT_TRUE(gradients_.bytes(round_of(0)).empty());
   ASSERT_TRUE(gradients_.on_piece(bench_.other(), piece_of(requests[0], sum.bytes()), sum.bytes())
                   .has_value());
   EXPECT_EQ(bench_.told<wire::Reduced>(MessageKind::kReduced).size(), 1U);
-  EXPECT_TRUE(gradients_.have(round_of(0), reduced_digest(sum.bytes())));
+  EXPECT_TRUE(gradients_.have(round_of(0), kernels::digest(sum.bytes())));
   EXPECT_GT(here_, 0);
 }
 

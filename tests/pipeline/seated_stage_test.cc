@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/checkpoint/sha256.h"
+#include "kernels/digest.h"
 #include "pipeline/stage/common/arena_model.h"
 #include "pipeline/stage/phases/coordinator_inbox.h"
 #include "pipeline/stage/seat/shadow_stages.h"
@@ -100,7 +101,7 @@ class Stages : public testing::Test {
     roster->mutable_members(0)->set_address("sim:2");
     ASSERT_TRUE(said(stage, MessageKind::kMembership, mates).has_value());
     wire::Commit commit;
-    commit.add_groups()->set_digest(reduced_digest(sum_.bytes()));
+    commit.add_groups()->set_digest(kernels::digest(sum_.bytes()));
     commit.set_bias_correction1(1);
     commit.set_bias_correction2(1);
     ASSERT_TRUE(said(stage, MessageKind::kCommit, commit).has_value());

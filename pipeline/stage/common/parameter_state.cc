@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/hash.h"
+#include "kernels/digest.h"
 #include "kernels/kernels.h"
 
 namespace swarmline {
@@ -46,12 +47,6 @@ Result<FlatOptimizer> make_optimizer(StageModel& model, const OptimizerSection& 
 }
 
 }  // namespace
-
-std::uint64_t reduced_digest(BytesView bytes) {
-  RollingHash hash;
-  add_pieces(hash, bytes);
-  return hash.value();
-}
 
 ParameterState::ParameterState(StageModel& model, const RunConfig& config)
     : model_(model),
@@ -198,7 +193,7 @@ Result<ReducedSummary> ParameterState::take_reduced(std::uint64_t first, std::ui
   const BytesView here = reduced_.bytes().subspan(first, bytes);
   const DType dtype = layout().dtype;
   if (device() == nullptr)
-    return ReducedSummary{.digest = reduced_digest(here),
+    return ReducedSummary{.digest = kernels::digest(here),
                           .sum_of_squares = sum_of_squares(here, dtype)};
   const auto arena = device()->arena(DeviceArena::kReduced);
   if (!arena) return std::unexpected(arena.error());
@@ -206,11 +201,11 @@ Result<ReducedSummary> ParameterState::take_reduced(std::uint64_t first, std::ui
   reduced_there_.erase(first);
   SWARMLINE_TRY(bring ? bring(there) : device()->bring(there, here));
   reduced_there_[first] = bytes;
-  RollingHash hash;
-  SWARMLINE_TRY(optimizer_->add_memory_to(hash, there, bytes));
+  const auto digest = device()->digest_memory(there, bytes);
+  if (!digest) return std::unexpected(digest.error());
   const auto sum = device()->sum_of_squares(there, bytes / size_bytes(dtype));
   if (!sum) return std::unexpected(sum.error());
-  return ReducedSummary{.digest = hash.value(), .sum_of_squares = *sum};
+  return ReducedSummary{.digest = *digest, .sum_of_squares = *sum};
 }
 
 // What came with the state of another stage was not taken.
@@ -251,11 +246,13 @@ Result<std::uint64_t> ParameterState::digest() {
   if (!optimizer_) return std::unexpected(optimizer_.error());
   RollingHash hash;
   if (device() == nullptr) {
-    add_pieces(hash, committed_bytes());
+    hash.add(kernels::digest(committed_bytes()));
   } else {
     const auto there = committed_there();
     if (!there) return std::unexpected(there.error());
-    SWARMLINE_TRY(optimizer_->add_memory_to(hash, *there, parameter_bytes()));
+    const auto parameters = device()->digest_memory(*there, parameter_bytes());
+    if (!parameters) return std::unexpected(parameters.error());
+    hash.add(*parameters);
   }
   SWARMLINE_TRY(optimizer_->add_state_to(hash));
   return hash.value();

@@ -44,12 +44,9 @@ namespace swarmline {
 
 // Of one group's averaged gradient.
 struct ReducedSummary {
-  std::uint64_t digest = 0;
+  std::uint64_t digest = 0;  // kernels::digest()
   double sum_of_squares = 0;
 };
-// The digest of as much of it as `bytes` are, wherever they are.
-std::uint64_t reduced_digest(BytesView bytes);
-
 class ParameterState {
  public:
   ParameterState(StageModel& model, const RunConfig& config);

@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "base/marks.h"
+#include "kernels/digest.h"
 #include "pipeline/protocol/knobs.h"
 #include "pipeline/stage/gradients/gradient_exchange.h"
 
@@ -177,7 +178,7 @@ void GradientExchange::all_pieces_here(const RoundKey& key) {
   auto digest = std::make_shared<std::uint64_t>();
   jobs_.run(
       [bytes, digest]() -> Result<void> {
-        *digest = reduced_digest(bytes->bytes());
+        *digest = kernels::digest(bytes->bytes());
         return {};
       },
       [this, key, bytes, digest] { checked(key, std::move(*bytes), *digest); });
