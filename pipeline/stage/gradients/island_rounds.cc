@@ -317,11 +317,8 @@ void IslandRounds::drop(const std::function<bool(const RoundKey&)>& which) {
       continue;
     }
     const auto met = meetings_.find(round->first);
-    const bool is_there =
-        met != meetings_.end() && met->second.number == round->second->island.meeting;
-    // What it gives is on its way: the others have said that it came, or it is given again.
-    const bool ends_by_itself = round->second->speaks() && round->second->stage == Stage::kGiven;
-    if (is_there && !ends_by_itself) met->second.group.reset();
+    if (met != meetings_.end() && met->second.number == round->second->island.meeting)
+      met->second.group.reset();
     round = rounds_.erase(round);
   }
 }
