@@ -164,8 +164,8 @@ constexpr auto kRunKeys = std::to_array<KeySpec>({
   {RUN(model, boundary_factor), ints(2, 4),
    "How many times narrower than d_model the boundary is, 2 or 4; must divide d_model."},
   {RUN(model, compute), one_of(kComputes),
-   "Operands of the layers' matrix products: as `precision` says, or fp8 e4m3 with one scale per "
-   "row."},
+   "Operands of the layers' matrix products: as `precision` says, or fp8 with one scale per row: "
+   "e4m3, output gradients e5m2."},
   {RUN(model, precision), one_of(kPrecisions),
    "Type that matrix products and attention are computed in. auto: bf16 on CUDA, else the dtype. "
    "Norms, the loss and everything that `dtype` names stay in the dtype."},

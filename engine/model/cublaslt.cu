@@ -21,8 +21,10 @@ cudaDataType_t native(LtType type) {
       return CUDA_R_16F;
     case LtType::kBF16:
       return CUDA_R_16BF;
-    case LtType::kFp8:
+    case LtType::kE4M3:
       return CUDA_R_8F_E4M3;
+    case LtType::kE5M2:
+      return CUDA_R_8F_E5M2;
     case LtType::kInt8:
       return CUDA_R_8I;
     case LtType::kInt32:
@@ -113,7 +115,7 @@ bool lay_out(Layout& layout, LtType type, std::int64_t rows, std::int64_t column
 }
 
 bool describe(Plan& plan, const LtProblem& problem, const Shape& shape) {
-  const bool integers = problem.operands == LtType::kInt8;
+  const bool integers = problem.left == LtType::kInt8;
   const auto compute = integers ? CUBLAS_COMPUTE_32I : CUBLAS_COMPUTE_32F;
   const auto scale = integers ? CUDA_R_32I : CUDA_R_32F;
   if (cublasLtMatmulDescCreate(plan.description.out(), compute, scale) != CUBLAS_STATUS_SUCCESS)
@@ -132,8 +134,8 @@ bool describe(Plan& plan, const LtProblem& problem, const Shape& shape) {
   }
   const bool ta = shape.a == CUBLAS_OP_T;
   const bool tb = shape.b == CUBLAS_OP_T;
-  return ok && lay_out(plan.a, problem.operands, ta ? shape.k : shape.m, ta ? shape.m : shape.k) &&
-         lay_out(plan.b, problem.operands, tb ? shape.n : shape.k, tb ? shape.k : shape.n) &&
+  return ok && lay_out(plan.a, problem.right, ta ? shape.k : shape.m, ta ? shape.m : shape.k) &&
+         lay_out(plan.b, problem.left, tb ? shape.n : shape.k, tb ? shape.k : shape.n) &&
          lay_out(plan.d, problem.result, shape.m, shape.n);
 }
 
@@ -243,7 +245,7 @@ bool PlannedCublasLt::run(const LtProblem& problem, const LtOperands& operands, 
   const float add = problem.accumulate ? 1.0F : 0.0F;
   const std::int32_t whole = 1;
   const std::int32_t add_whole = problem.accumulate ? 1 : 0;
-  const bool integers = problem.operands == LtType::kInt8;
+  const bool integers = problem.left == LtType::kInt8;
   const void* const alpha = integers ? static_cast<const void*>(&whole) : &scale;
   const void* const beta = integers ? static_cast<const void*>(&add_whole) : &add;
   const auto status = cublasLtMatmul(

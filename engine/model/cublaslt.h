@@ -20,7 +20,7 @@ namespace swarmline {
 inline constexpr std::size_t kLtWorkspaceBytes = std::size_t{32} << 20;
 inline constexpr std::size_t kLtPlansMax = 4096;
 
-enum class LtType : std::uint8_t { kF32, kF16, kBF16, kFp8, kInt8, kInt32 };
+enum class LtType : std::uint8_t { kF32, kF16, kBF16, kE4M3, kE5M2, kInt8, kInt32 };
 enum class LtForm : std::uint8_t {
   kForward,         // result (rows, outputs) = left x, right w: x w^T
   kInputGradient,   // result (rows, inputs) = left g, right w: g w
@@ -40,18 +40,21 @@ struct LtProblem {
   std::int64_t rows = 0;
   std::int64_t outputs = 0;
   std::int64_t inputs = 0;
-  LtType operands = LtType::kBF16;  // kFp8 and kInt8: kForward only; kInt8 gives kInt32
-  LtType result = LtType::kBF16;    // also of inner
+  // The same, but for fp8, of which one may be kE5M2. 8 bits: kForward only; kInt8 gives kInt32.
+  // Source: the tables of cublasLtMatmul().
+  LtType left = LtType::kBF16;
+  LtType right = LtType::kBF16;
+  LtType result = LtType::kBF16;  // also of inner
   LtEpilogue epilogue = LtEpilogue::kNone;
   bool accumulate = false;  // added to what `result` holds
-  bool row_scales = false;  // kFp8: times left_scales (rows) and right_scales (outputs)
+  bool row_scales = false;  // fp8: times left_scales (rows) and right_scales (outputs)
   auto operator<=>(const LtProblem&) const = default;
 };
 
 // What cuBLASLt takes a bias for. Source: CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE in cublasLt.h.
 constexpr LtType bias_type(const LtProblem& problem) {
-  return problem.operands == LtType::kFp8 && problem.result == LtType::kF32 ? LtType::kBF16
-                                                                            : problem.result;
+  const bool is_fp8 = problem.left == LtType::kE4M3 || problem.left == LtType::kE5M2;
+  return is_fp8 && problem.result == LtType::kF32 ? LtType::kBF16 : problem.result;
 }
 
 struct LtOperands {

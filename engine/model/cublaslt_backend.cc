@@ -38,6 +38,18 @@ LtType lt_type(at::ScalarType type) {
   }
 }
 
+LtType lt_type(RowFormat format) {
+  switch (format) {
+    case RowFormat::kE4M3:
+      return LtType::kE4M3;
+    case RowFormat::kE5M2:
+      return LtType::kE5M2;
+    case RowFormat::kInt8:
+      return LtType::kInt8;
+  }
+  SWARMLINE_CHECK(false);
+}
+
 // Of a device that find_device() found, which opened the library.
 const DeviceKernels& opened_kernels() {
   const auto kernels = device_kernels();
@@ -111,7 +123,8 @@ at::Tensor CublasLtBackend::product(const at::Tensor& x, const at::Tensor& w,
                           .rows = x.size(0),
                           .outputs = w.size(0),
                           .inputs = w.size(1),
-                          .operands = type,
+                          .left = type,
+                          .right = type,
                           .result = type,
                           .epilogue = bias.defined() ? LtEpilogue::kBias : LtEpilogue::kNone};
   if (!can(problem)) return theirs();
@@ -134,7 +147,8 @@ at::Tensor CublasLtBackend::gelu_product(const at::Tensor& x, const at::Tensor& 
                           .rows = x.size(0),
                           .outputs = w.size(0),
                           .inputs = w.size(1),
-                          .operands = type,
+                          .left = type,
+                          .right = type,
                           .result = type,
                           .epilogue = bias.defined() ? LtEpilogue::kGeluBias : LtEpilogue::kGelu};
   if (!can(problem)) return theirs();
@@ -155,7 +169,8 @@ at::Tensor CublasLtBackend::input_gradient(const at::Tensor& g, const at::Tensor
                           .rows = g.size(0),
                           .outputs = w.size(0),
                           .inputs = w.size(1),
-                          .operands = type,
+                          .left = type,
+                          .right = type,
                           .result = type};
   if (!can(problem)) return theirs();
   at::Tensor dx = at::empty({g.size(0), w.size(1)}, g.options());
@@ -179,7 +194,8 @@ at::Tensor CublasLtBackend::gelu_input_gradient(const at::Tensor& g, const at::T
                           .rows = g.size(0),
                           .outputs = w.size(0),
                           .inputs = w.size(1),
-                          .operands = type,
+                          .left = type,
+                          .right = type,
                           .result = type,
                           .epilogue = LtEpilogue::kDGelu};
   if (!can(problem)) return theirs();
@@ -200,7 +216,8 @@ void CublasLtBackend::add_weight_gradient(at::Tensor sum, const at::Tensor& g, c
                           .rows = g.size(0),
                           .outputs = g.size(1),
                           .inputs = x.size(1),
-                          .operands = lt_type(g.scalar_type()),
+                          .left = lt_type(g.scalar_type()),
+                          .right = lt_type(x.scalar_type()),
                           .result = lt_type(sum.scalar_type()),
                           .accumulate = true};
   if (!can(problem)) return theirs();
@@ -218,7 +235,8 @@ at::Tensor CublasLtBackend::fp8_product_in_bf16(const ScaledRows& x, const Scale
                           .rows = x.codes.size(0),
                           .outputs = w.codes.size(0),
                           .inputs = w.codes.size(1),
-                          .operands = LtType::kBF16,
+                          .left = LtType::kBF16,
+                          .right = LtType::kBF16,
                           .result = LtType::kF32};
   if (problem.rows == 0 || !lt_->supports(problem)) {
     return LinearBackend::scaled_product(x, w, bias, type);
@@ -234,6 +252,7 @@ at::Tensor CublasLtBackend::fp8_product_in_bf16(const ScaledRows& x, const Scale
 
 at::Tensor CublasLtBackend::scaled_product(const ScaledRows& x, const ScaledRows& w,
                                            const at::Tensor& bias, at::ScalarType type) {
+  SWARMLINE_CHECK(have_product(x.format, w.format));
   const bool integers = x.format == RowFormat::kInt8;
   const std::int64_t unit = integers ? kInt8WidthUnit : kFp8WidthUnit;
   const bool wide = integers || type == at::kDouble;
@@ -241,7 +260,8 @@ at::Tensor CublasLtBackend::scaled_product(const ScaledRows& x, const ScaledRows
                     .rows = x.codes.size(0),
                     .outputs = w.codes.size(0),
                     .inputs = w.codes.size(1),
-                    .operands = integers ? LtType::kInt8 : LtType::kFp8,
+                    .left = lt_type(x.format),
+                    .right = lt_type(w.format),
                     .result = integers ? LtType::kInt32 : lt_type(wide ? at::kFloat : type),
                     .row_scales = !integers};
   if (problem.rows == 0 || problem.inputs % unit != 0 || problem.outputs % unit != 0 ||

@@ -43,7 +43,8 @@ ScaledRows scaled_rows(const at::Tensor& x, RowFormat format) {
 
 at::Tensor code_numbers(const ScaledRows& rows) {
   if (rows.format == RowFormat::kInt8) return rows.codes.view(at::kChar).to(at::kFloat);
-  return rows.codes.view(at::kFloat8_e4m3fn).to(at::kFloat);
+  const bool wide = rows.format == RowFormat::kE5M2;
+  return rows.codes.view(wide ? at::kFloat8_e5m2 : at::kFloat8_e4m3fn).to(at::kFloat);
 }
 
 at::Tensor LinearBackend::product(const at::Tensor& x, const at::Tensor& w,
@@ -84,7 +85,7 @@ void LinearBackend::add_weight_gradient(at::Tensor sum, const at::Tensor& g, con
 // Sums of int8 products are exact in fp64, as in int32; those of fp8 are fp32 sums.
 at::Tensor LinearBackend::scaled_product(const ScaledRows& x, const ScaledRows& w,
                                          const at::Tensor& bias, at::ScalarType type) {
-  SWARMLINE_CHECK(x.format == w.format && x.codes.size(1) == w.codes.size(1));
+  SWARMLINE_CHECK(have_product(x.format, w.format) && x.codes.size(1) == w.codes.size(1));
   const bool integers = x.format == RowFormat::kInt8;
   SWARMLINE_CHECK(!integers || x.codes.size(1) <= kInt8WidthMax);
   const at::ScalarType exact = integers ? at::kDouble : at::kFloat;

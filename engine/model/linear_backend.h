@@ -22,7 +22,7 @@ namespace swarmline {
 struct ScaledRows {
   at::Tensor codes;   // (rows, width) uint8
   at::Tensor scales;  // (rows) fp32
-  RowFormat format = RowFormat::kFp8;
+  RowFormat format = RowFormat::kE4M3;
   bool defined() const { return codes.defined(); }
 };
 // Of an fp32 or bf16 matrix (another dtype: via fp32).

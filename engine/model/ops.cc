@@ -34,16 +34,16 @@ at::Tensor product(const at::Tensor& x, const LinearWeights& weights) {
   const at::Tensor& w = weights.weight.compute;
   if (!weights.scaled) return weights.backend->product(x, w, weights.bias.compute);
   ScaledRows& rows = weights.scaled->forward;
-  if (!rows.defined()) rows = scaled_rows(weights.weight.value, RowFormat::kFp8);
-  return weights.backend->scaled_product(scaled_rows(x, RowFormat::kFp8), rows,
+  if (!rows.defined()) rows = scaled_rows(weights.weight.value, RowFormat::kE4M3);
+  return weights.backend->scaled_product(scaled_rows(x, RowFormat::kE4M3), rows,
                                          weights.bias.compute, x.scalar_type());
 }
 
 at::Tensor input_gradient(const at::Tensor& g, const LinearWeights& weights) {
   if (!weights.scaled) return weights.backend->input_gradient(g, weights.weight.compute);
   ScaledRows& rows = weights.scaled->transposed;
-  if (!rows.defined()) rows = scaled_rows(weights.weight.value.t(), RowFormat::kFp8);
-  return weights.backend->scaled_product(scaled_rows(g, RowFormat::kFp8), rows, {},
+  if (!rows.defined()) rows = scaled_rows(weights.weight.value.t(), RowFormat::kE4M3);
+  return weights.backend->scaled_product(scaled_rows(g, RowFormat::kE5M2), rows, {},
                                          g.scalar_type());
 }
 

@@ -41,7 +41,8 @@ struct LinearWeights {
   Weight bias;    // (out), or undefined
   LinearBackend* backend = &torch_linear_backend();
   // Set: products with x and with output gradients are of fp8 codes (row_codes.h), scaled by rows
-  // of x, of the gradient and of either side of the weight; the weight's gradient is native.
+  // of x, of the gradient and of either side of the weight: e4m3, but for the gradient's e5m2,
+  // which reach far below its largest. The weight's gradient is native.
   std::shared_ptr<ScaledWeight> scaled = nullptr;
 };
 

@@ -45,7 +45,7 @@ class Measurement {
   }
 
   void eight_bits(std::vector<ProductTime>& times) {
-    const double theirs = microseconds([this] { torch_linear_backend().product(x_, w_, bias_); });
+    double theirs = microseconds([this] { torch_linear_backend().product(x_, w_, bias_); });
     const auto scaled = [&](const char* kind, RowFormat format, bool with_codes) {
       const ScaledRows w = scaled_rows(w_, format);
       const ScaledRows x = scaled_rows(x_, format);
@@ -54,9 +54,15 @@ class Measurement {
       });
       times.push_back({kind, shape_, ours, theirs});
     };
-    scaled("fp8", RowFormat::kFp8, false);
-    scaled("fp8 with codes of x", RowFormat::kFp8, true);
+    scaled("fp8", RowFormat::kE4M3, false);
+    scaled("fp8 with codes of x", RowFormat::kE4M3, true);
     scaled("int8", RowFormat::kInt8, false);
+    theirs = microseconds([this] { torch_linear_backend().input_gradient(g_, w_); });
+    const ScaledRows g = scaled_rows(g_, RowFormat::kE5M2);
+    const ScaledRows transposed = scaled_rows(w_.t(), RowFormat::kE4M3);
+    const double ours =
+        microseconds([&] { lt_->scaled_product(g, transposed, {}, at::kBFloat16); });
+    times.push_back({"fp8 input gradient", shape_, ours, theirs});
   }
 
  private:

@@ -20,10 +20,12 @@ struct ProductShape {
 };
 
 // Microseconds, the fastest of several rounds. Operands of bf16 products are bf16, sums of weight
-// gradients fp32. libtorch's time beside 8-bit products is that of its bf16 product.
+// gradients fp32; of fp8 products e4m3, gradients e5m2. libtorch's time beside 8-bit products is
+// that of its bf16 product.
 struct ProductTime {
   std::string kind;  // "product", "gelu", "input gradient", "gelu input gradient",
-                     // "weight gradient", "fp8", "fp8 with codes of x", "int8"
+                     // "weight gradient", "fp8", "fp8 with codes of x", "int8",
+                     // "fp8 input gradient"
   ProductShape shape;
   double cublaslt_us = 0;
   double libtorch_us = 0;

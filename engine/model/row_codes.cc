@@ -25,15 +25,14 @@ void quantize_row(const float* x, std::size_t width, std::uint8_t* codes, float&
 
 void quantize_rows(RowFormat format, const float* x, std::size_t rows, std::size_t width,
                    std::uint8_t* codes, float* scales) {
-  const bool fp8 = format == RowFormat::kFp8;
-  for (std::size_t row = 0; row < rows; ++row) {
-    const auto quantize = fp8 ? quantize_row<row_format::Fp8> : quantize_row<row_format::Int8>;
-    quantize(x + row * width, width, codes + row * width, scales[row]);
-  }
+  row_format::visit(format, [&](auto of) {
+    for (std::size_t row = 0; row < rows; ++row)
+      quantize_row<decltype(of)>(x + row * width, width, codes + row * width, scales[row]);
+  });
 }
 
 float code_number(RowFormat format, std::uint8_t code) {
-  return format == RowFormat::kFp8 ? row_format::Fp8::number(code) : row_format::Int8::number(code);
+  return row_format::visit(format, [&](auto of) { return decltype(of)::number(code); });
 }
 
 }  // namespace swarmline

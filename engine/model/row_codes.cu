@@ -75,11 +75,8 @@ const char* quantize_rows(RowFormat format, const void* x, RowType type, std::si
                           std::size_t width, std::uint8_t* codes, float* scales, void* stream) {
   if (rows == 0) return nullptr;
   const auto native = static_cast<cudaStream_t>(stream);
-  if (format == RowFormat::kFp8) {
-    launch<row_format::Fp8>(x, type, rows, width, codes, scales, native);
-  } else {
-    launch<row_format::Int8>(x, type, rows, width, codes, scales, native);
-  }
+  row_format::visit(
+      format, [&](auto of) { launch<decltype(of)>(x, type, rows, width, codes, scales, native); });
   return kernels::cuda::launch_error();
 }
 

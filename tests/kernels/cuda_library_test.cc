@@ -68,7 +68,7 @@ TEST(CudaLibrary, ItsEntriesAnswerWithoutADevice) {
   EXPECT_NE(error.find("cuBLASLt does not start on device 0"), std::string::npos) << error;
   for (const char* const said :
        {(*kernels)->choose_device(0), (*kernels)->device_fault(),
-        (*kernels)->quantize_rows(RowFormat::kFp8, nullptr, cuda::RowType::kF32, 1, 16, nullptr,
+        (*kernels)->quantize_rows(RowFormat::kE4M3, nullptr, cuda::RowType::kF32, 1, 16, nullptr,
                                   nullptr, nullptr),
         (*kernels)->cross_entropy({.rows = 1, .width = 8}, nullptr, nullptr)}) {
     ASSERT_NE(said, nullptr);

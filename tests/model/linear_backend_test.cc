@@ -21,24 +21,29 @@ double largest(const at::Tensor& a) {
   return a.to(at::kCPU, at::kDouble).abs().max().item<double>();
 }
 
+// Formats of x and w. e5m2 is of x alone, as of gradients.
 class ScaledProduct : public ::testing::TestWithParam<RowFormat> {
  protected:
   ScaledProduct() { at::manual_seed(3); }
+  static RowFormat of_x() { return GetParam(); }
+  static RowFormat of_w() {
+    return GetParam() == RowFormat::kInt8 ? RowFormat::kInt8 : RowFormat::kE4M3;
+  }
 };
 
 // Sum by sum, in double: exact, but for fp8's fp32 sums.
 TEST_P(ScaledProduct, IsTheSumOfTheCodesProductsTimesBothScales) {
   for (const std::int64_t k : {1, 16, 40, 300}) {
-    const ScaledRows x = scaled_rows(at::randn({5, k}, kF32Options), GetParam());
-    const ScaledRows w = scaled_rows(at::randn({7, k}, kF32Options), GetParam());
+    const ScaledRows x = scaled_rows(at::randn({5, k}, kF32Options), of_x());
+    const ScaledRows w = scaled_rows(at::randn({7, k}, kF32Options), of_w());
     const at::Tensor bias = at::randn({7}, kF32Options);
     const at::Tensor y = torch_linear_backend().scaled_product(x, w, bias, at::kFloat);
     for (int m = 0; m < 5; ++m) {
       for (int n = 0; n < 7; ++n) {
         double sum = 0, magnitudes = 0;
         for (int i = 0; i < k; ++i) {
-          const double term = double{code_number(GetParam(), x.codes[m][i].item<std::uint8_t>())} *
-                              code_number(GetParam(), w.codes[n][i].item<std::uint8_t>());
+          const double term = double{code_number(of_x(), x.codes[m][i].item<std::uint8_t>())} *
+                              code_number(of_w(), w.codes[n][i].item<std::uint8_t>());
           sum += term;
           magnitudes += std::abs(term);
         }
@@ -58,10 +63,13 @@ TEST_P(ScaledProduct, IsNearTheProductOfTheMatrices) {
   const at::Tensor w = at::randn({48, 256}, kF32Options);
   const at::Tensor exact = at::mm(x, w.t());
   const at::Tensor y = torch_linear_backend().scaled_product(
-      scaled_rows(x, GetParam()), scaled_rows(w, GetParam()), {}, at::kFloat);
+      scaled_rows(x, of_x()), scaled_rows(w, of_w()), {}, at::kFloat);
   const double error = ((y - exact).norm() / exact.norm()).item<double>();
-  // Of N(0,1) rows: e4m3 about 0.026, int8 of 256 values about 0.007, times sqrt 2 of two operands.
-  const double expected = GetParam() == RowFormat::kFp8 ? 0.037 : 0.010;
+  // Of N(0,1) rows: e4m3 about 0.026, e5m2 twice that, int8 of 256 values about 0.007; of two
+  // operands the root of their squares' sum.
+  const double expected = GetParam() == RowFormat::kE4M3   ? 0.037
+                          : GetParam() == RowFormat::kE5M2 ? 0.058
+                                                           : 0.010;
   EXPECT_GT(error, 0.7 * expected);
   EXPECT_LT(error, 1.3 * expected);
 }
@@ -69,18 +77,19 @@ TEST_P(ScaledProduct, IsNearTheProductOfTheMatrices) {
 TEST_P(ScaledProduct, ARowThatIsNotFiniteGivesARowOfNaN) {
   at::Tensor x = at::randn({3, 16}, kF32Options);
   x[1][5] = INFINITY;
-  const ScaledRows w = scaled_rows(at::randn({4, 16}, kF32Options), GetParam());
+  const ScaledRows w = scaled_rows(at::randn({4, 16}, kF32Options), of_w());
   const at::Tensor y =
-      torch_linear_backend().scaled_product(scaled_rows(x, GetParam()), w, {}, at::kFloat);
+      torch_linear_backend().scaled_product(scaled_rows(x, of_x()), w, {}, at::kFloat);
   EXPECT_TRUE(y[1].isnan().all().item<bool>());
   EXPECT_TRUE(y[0].isfinite().all().item<bool>());
   EXPECT_TRUE(y[2].isfinite().all().item<bool>());
 }
 
 INSTANTIATE_TEST_SUITE_P(Formats, ScaledProduct,
-                         ::testing::Values(RowFormat::kFp8, RowFormat::kInt8),
+                         ::testing::Values(RowFormat::kE4M3, RowFormat::kE5M2, RowFormat::kInt8),
                          [](const auto& info) {
-                           return info.param == RowFormat::kFp8 ? "fp8" : "int8";
+                           if (info.param == RowFormat::kInt8) return "int8";
+                           return info.param == RowFormat::kE4M3 ? "e4m3" : "e5m2";
                          });
 
 // int8 sums beyond what fp32 holds exactly.
@@ -111,8 +120,8 @@ class Fp8Linear : public ::testing::Test {
     const at::Tensor value = values_.narrow(0, offset, elements).view(shape);
     return {value, value, static_cast<std::uint64_t>(offset)};
   }
-  static at::Tensor rounded(const at::Tensor& x) {
-    const ScaledRows rows = scaled_rows(x, RowFormat::kFp8);
+  static at::Tensor rounded(const at::Tensor& x, RowFormat format = RowFormat::kE4M3) {
+    const ScaledRows rows = scaled_rows(x, format);
     return code_numbers(rows) * rows.scales.unsqueeze(1);
   }
 
@@ -132,7 +141,8 @@ TEST_F(Fp8Linear, ComputesWithRoundedOperandsAndNativeWeightGradients) {
   sink_.open(gradients_, 1);
   const at::Tensor dx = torch::autograd::grad({y}, {x}, {g})[0];
   sink_.close();
-  const at::Tensor expected_dx = at::mm(rounded(g), rounded(weights_.weight.value.t()).t());
+  const at::Tensor expected_dx =
+      at::mm(rounded(g, RowFormat::kE5M2), rounded(weights_.weight.value.t()).t());
   EXPECT_LT(largest_difference(dx, expected_dx), 1e-4 * largest(expected_dx));
   const at::Tensor dw = gradients_.narrow(0, 0, 32 * 16).view({32, 16});
   EXPECT_LT(largest_difference(dw, at::mm(g.t(), x.detach())), 1e-4 * largest(dw));

@@ -37,14 +37,15 @@ std::vector<float> normal_rows(std::size_t rows, std::size_t width) {
   return x;
 }
 
-// Every number a code of the format stands for.
 double largest_of(RowFormat format) {
-  return format == RowFormat::kFp8 ? 448 : 127;
+  if (format == RowFormat::kInt8) return 127;
+  return format == RowFormat::kE4M3 ? 448 : 57344;
 }
 double spacing_at(RowFormat format, double y) {
   if (format == RowFormat::kInt8) return 1;
-  const int exponent = std::max(-6, static_cast<int>(std::floor(std::log2(std::abs(y) + 1e-300))));
-  return std::exp2(exponent - 3);
+  const bool e4m3 = format == RowFormat::kE4M3;
+  const int exponent = static_cast<int>(std::floor(std::log2(std::abs(y) + 1e-300)));
+  return std::exp2(std::max(e4m3 ? -6 : -14, exponent) - (e4m3 ? 3 : 2));
 }
 
 class RowCodes : public ::testing::TestWithParam<RowFormat> {};
@@ -76,12 +77,16 @@ TEST_P(RowCodes, AreTheNearestCodesOfTheScaledRow) {
 
 TEST_P(RowCodes, TiesGoToTheEvenCode) {
   // With absmax at the format's top, scale and inverse are 1.
-  const bool fp8 = GetParam() == RowFormat::kFp8;
   const auto top = static_cast<float>(largest_of(GetParam()));
-  const std::vector<float> x = fp8 ? std::vector<float>{top, 17, 19, -17, 0x1p-10F, 0x3p-10F}
-                                   : std::vector<float>{top, 0.5F, 1.5F, -2.5F, 3.5F, -0.5F};
-  const std::vector<float> expected = fp8 ? std::vector<float>{top, 16, 20, -16, 0, 0x2p-9F}
-                                          : std::vector<float>{top, 0, 2, -2, 4, 0};
+  std::vector<float> x = {top, 0.5F, 1.5F, -2.5F, 3.5F, -0.5F};
+  std::vector<float> expected = {top, 0, 2, -2, 4, 0};
+  if (GetParam() == RowFormat::kE4M3) {
+    x = {top, 17, 19, -17, 0x1p-10F, 0x3p-10F};
+    expected = {top, 16, 20, -16, 0, 0x2p-9F};
+  } else if (GetParam() == RowFormat::kE5M2) {
+    x = {top, 9, 11, -9, 0x1p-17F, 0x3p-17F};
+    expected = {top, 8, 12, -8, 0, 0x2p-16F};
+  }
   const Rows rows = quantized(GetParam(), x, x.size());
   EXPECT_EQ(rows.scales[0], 1);
   for (std::size_t i = 0; i < x.size(); ++i) {
@@ -109,10 +114,30 @@ TEST_P(RowCodes, TheLargestFloatsStayFinite) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Formats, RowCodes, ::testing::Values(RowFormat::kFp8, RowFormat::kInt8),
+INSTANTIATE_TEST_SUITE_P(Formats, RowCodes,
+                         ::testing::Values(RowFormat::kE4M3, RowFormat::kE5M2, RowFormat::kInt8),
                          [](const auto& info) {
-                           return info.param == RowFormat::kFp8 ? "fp8" : "int8";
+                           if (info.param == RowFormat::kInt8) return "int8";
+                           return info.param == RowFormat::kE4M3 ? "e4m3" : "e5m2";
                          });
+
+// A row of gradients spans more than e4m3's nine binades of full precision.
+TEST(RowCodesOfGradients, KeepWhatE4m3WouldLose) {
+  const std::vector<float> x = {1, 0x1p-20F};
+  EXPECT_EQ(code_number(RowFormat::kE4M3, quantized(RowFormat::kE4M3, x, 2).codes[1]), 0);
+  const Rows rows = quantized(RowFormat::kE5M2, x, 2);
+  EXPECT_NEAR(code_number(RowFormat::kE5M2, rows.codes[1]) * rows.scales[0], 0x1p-20, 0x1p-23);
+}
+
+TEST(Products, AreOfTypesThatCublasLtTakes) {
+  EXPECT_TRUE(have_product(RowFormat::kE4M3, RowFormat::kE4M3));
+  EXPECT_TRUE(have_product(RowFormat::kE5M2, RowFormat::kE4M3));
+  EXPECT_TRUE(have_product(RowFormat::kE4M3, RowFormat::kE5M2));
+  EXPECT_FALSE(have_product(RowFormat::kE5M2, RowFormat::kE5M2));
+  EXPECT_TRUE(have_product(RowFormat::kInt8, RowFormat::kInt8));
+  EXPECT_FALSE(have_product(RowFormat::kInt8, RowFormat::kE4M3));
+  EXPECT_FALSE(have_product(RowFormat::kE5M2, RowFormat::kInt8));
+}
 
 // The device draws dropout masks with the kernels' cipher, the CPU with the engine's.
 TEST(DropoutOfTheDevice, HasTheSameCipher) {
@@ -129,11 +154,14 @@ TEST(DropoutOfTheDevice, HasTheSameCipher) {
 
 // With fp8 operands cuBLASLt takes no fp32 bias, whatever the result is.
 TEST(Products, ABiasIsOfTheTypeThatTheProductTakes) {
-  LtProblem problem{.operands = LtType::kFp8, .result = LtType::kF32, .row_scales = true};
+  LtProblem problem{
+      .left = LtType::kE4M3, .right = LtType::kE4M3, .result = LtType::kF32, .row_scales = true};
+  EXPECT_EQ(bias_type(problem), LtType::kBF16);
+  problem.left = LtType::kE5M2;
   EXPECT_EQ(bias_type(problem), LtType::kBF16);
   problem.result = LtType::kBF16;
   EXPECT_EQ(bias_type(problem), LtType::kBF16);
-  problem = {.operands = LtType::kF32, .result = LtType::kF32};
+  problem = {.left = LtType::kF32, .right = LtType::kF32, .result = LtType::kF32};
   EXPECT_EQ(bias_type(problem), LtType::kF32);
 }
 
