@@ -25,8 +25,13 @@ using kernels::cuda::DeviceMemory;
 using kernels::cuda::ErrorSums;
 using kernels::cuda::kDefaultStream;
 
-bool runs_on_device(const CodecSpec& codec) {
-  return quant_spec(codec) || codec.kind == CodecKind::kFp16 || codec.kind == CodecKind::kBf16;
+bool runs_on_device(const CodecSpec& codec, DType dtype) {
+  const bool rounds = codec.kind == CodecKind::kFp16 || codec.kind == CodecKind::kBf16;
+  return quant_spec(codec) || (rounds && dtype == DType::kF32);
+}
+
+std::size_t bytes_of(const DeviceValues& values) {
+  return values.elements * size_bytes(values.dtype);
 }
 
 // Times what lies between two points of the default stream.
@@ -82,17 +87,17 @@ class CudaCodec final : public DeviceCodec {
   ~CudaCodec() override { cudaSetDevice(device_); }
   Result<void> begin() { return flag_.begin(); }
 
-  Result<Buffer> encode(const CodecSpec& codec, const float* device_values, std::uint64_t n,
+  Result<Buffer> encode(const CodecSpec& codec, const DeviceValues& values,
                         const StochasticKey* key) override;
   Result<std::unique_ptr<LeavingWire>> begin_encode(const CodecSpec& codec,
-                                                    const float* device_values, std::uint64_t n,
+                                                    const DeviceValues& values,
                                                     const StochasticKey* key,
                                                     const double* number) override;
   Result<std::unique_ptr<LeavingWire>> begin_number(const double* number) override;
-  Result<void> decode(BytesView wire, float* device_out, std::uint64_t n) override;
+  Result<void> decode(BytesView wire, const DeviceValues& out) override;
   Result<void> bring(BytesView bytes, DeviceAddress device_out) override;
-  Result<CodecMeasurement> measure(const CodecSpec& codec, const float* device_values,
-                                   std::uint64_t n, const StochasticKey* key) override;
+  Result<CodecMeasurement> measure(const CodecSpec& codec, const DeviceValues& values,
+                                   const StochasticKey* key) override;
 
  private:
   static constexpr std::size_t kSumsRoom = 256;  // ErrorSums, then CUB's memory at its boundary
@@ -101,8 +106,9 @@ class CudaCodec final : public DeviceCodec {
   static Result<void> make_room(DeviceMemory& memory, std::size_t bytes) {
     return bytes <= memory.size() ? Result<void>() : memory.allocate(bytes);
   }
-  Result<void> there_and_back(const CodecSpec& codec, const float* values, std::uint64_t n,
+  Result<void> there_and_back(const CodecSpec& codec, const DeviceValues& values,
                               const StochasticKey* key);
+  Result<const float*> as_fp32(const DeviceValues& values, DeviceMemory& room);
 
   const int device_;
   const std::unique_ptr<kernels::Lanes> lanes_;
@@ -111,6 +117,7 @@ class CudaCodec final : public DeviceCodec {
   WireFlag flag_{*lanes_};
   // measure()'s.
   DeviceMemory decoded_;
+  DeviceMemory wide_, wide_decoded_;  // of bf16
   DeviceMemory sums_;
   std::bitset<2 * kCodecKinds> loaded_;  // by kind, to nearest and stochastic
 };
@@ -124,66 +131,65 @@ Result<std::unique_ptr<LeavingWire>> CudaCodec::begin_number(const double* numbe
 }
 
 Result<std::unique_ptr<LeavingWire>> CudaCodec::begin_encode(const CodecSpec& codec,
-                                                             const float* device_values,
-                                                             std::uint64_t n,
+                                                             const DeviceValues& values,
                                                              const StochasticKey* key,
                                                              const double* number) {
   SWARMLINE_CHECK(is_valid(codec));
   SWARMLINE_TRY(choose_device());
-  if (!runs_on_device(codec)) {
-    Buffer values(n * sizeof(float));
-    SWARMLINE_TRY(
-        checked(cudaMemcpy(values.data(), device_values, values.size(), cudaMemcpyDeviceToHost),
-                "copying a tensor to the host"));
+  if (!runs_on_device(codec, values.dtype)) {
+    Buffer here(bytes_of(values));
+    SWARMLINE_TRY(checked(cudaMemcpy(here.data(), values.at, here.size(), cudaMemcpyDeviceToHost),
+                          "copying a tensor to the host"));
     auto rest = begin_number(number);
     if (!rest) return rest;
-    return std::make_unique<HostWire>(swarmline::encode(codec, values.bytes(), DType::kF32, key),
+    return std::make_unique<HostWire>(swarmline::encode(codec, here.bytes(), values.dtype, key),
                                       std::move(*rest));
   }
   if (key && !can_round_stochastically(codec)) key = nullptr;
-  const std::size_t bytes = encoded_bytes(codec, n, DType::kF32);
+  const std::size_t bytes = encoded_bytes(codec, values.elements, values.dtype);
   const WireHeader header{.codec = codec,
+                          .source = values.dtype,
                           .stochastic = key != nullptr,
-                          .elements = n,
+                          .elements = values.elements,
                           .payload_bytes = bytes - kWireHeaderBytes};
   auto leaving = leaving_.claim(bytes);
   if (!leaving) return std::unexpected(std::move(leaving).error());
   const WirePlace wire{(*leaving)->device()};
   SWARMLINE_TRY(wire.clear_flag());
-  SWARMLINE_TRY(write_tiles(wire, header, device_values, key));
+  SWARMLINE_TRY(write_tiles(wire, header, values, key));
   SWARMLINE_TRY((*leaving)->leave(bytes, number));
   return std::make_unique<CudaWire>(std::move(*leaving), header);
 }
 
-Result<Buffer> CudaCodec::encode(const CodecSpec& codec, const float* device_values,
-                                 std::uint64_t n, const StochasticKey* key) {
-  auto wire = begin_encode(codec, device_values, n, key, nullptr);
+Result<Buffer> CudaCodec::encode(const CodecSpec& codec, const DeviceValues& values,
+                                 const StochasticKey* key) {
+  auto wire = begin_encode(codec, values, key, nullptr);
   if (!wire) return std::unexpected(std::move(wire).error());
   return (*wire)->wait();
 }
 
-Result<void> CudaCodec::decode(BytesView wire, float* device_out, std::uint64_t n) {
+Result<void> CudaCodec::decode(BytesView wire, const DeviceValues& out) {
   const auto header = read_wire_header(wire);
   if (!header) return std::unexpected(header.error());
-  const std::size_t out_bytes = n * sizeof(float);
+  const std::size_t out_bytes = bytes_of(out);
   SWARMLINE_TRY(choose_device());
-  if (!runs_on_device(header->codec)) {
+  if (!runs_on_device(header->codec, out.dtype)) {
     Buffer values(out_bytes);
-    SWARMLINE_TRY(swarmline::decode(wire, DType::kF32, values.bytes()));
-    return checked(cudaMemcpy(device_out, values.data(), out_bytes, cudaMemcpyHostToDevice),
+    SWARMLINE_TRY(swarmline::decode(wire, out.dtype, values.bytes()));
+    return checked(cudaMemcpy(out.at, values.data(), out_bytes, cudaMemcpyHostToDevice),
                    "copying a tensor to the device");
   }
-  SWARMLINE_TRY(check_target(*header, DType::kF32, out_bytes));
+  SWARMLINE_TRY(check_target(*header, out.dtype, out_bytes));
   for (Tile tile; next_tile(*header, tile);) SWARMLINE_TRY(check_hash(header->codec, tile, wire));
   const auto arrived = arriving_.bring(wire);
   if (!arrived) return std::unexpected(arrived.error());
   const WirePlace place{*arrived};
   SWARMLINE_TRY(place.clear_flag());
-  SWARMLINE_TRY(read_tiles(place, *header, device_out));
+  SWARMLINE_TRY(read_tiles(place, *header, out));
   const auto non_finite = flag_.read(place);
   SWARMLINE_TRY(arriving_.used());
   if (!non_finite) return std::unexpected(non_finite.error());
-  return check_announced(*header, DType::kF32, *non_finite);
+  return check_announced(*header, out.dtype, *non_finite);
 }
 
 Result<void> CudaCodec::bring(BytesView bytes, DeviceAddress device_out) {
@@ -195,37 +201,56 @@ Result<void> CudaCodec::bring(BytesView bytes, DeviceAddress device_out) {
   return arriving_.used();
 }
 
-Result<void> CudaCodec::there_and_back(const CodecSpec& codec, const float* values, std::uint64_t n,
+Result<void> CudaCodec::there_and_back(const CodecSpec& codec, const DeviceValues& values,
                                        const StochasticKey* key) {
-  const auto wire = encode(codec, values, n, key);
+  const auto wire = encode(codec, values, key);
   if (!wire) return std::unexpected(wire.error());
-  return decode(wire->bytes(), decoded_.as<float>(), n);
+  return decode(
+      wire->bytes(),
+      {.at = decoded_.as<std::byte>(), .elements = values.elements, .dtype = values.dtype});
 }
 
-Result<CodecMeasurement> CudaCodec::measure(const CodecSpec& codec, const float* device_values,
-                                            std::uint64_t n, const StochasticKey* key) {
+// Where they are, or widened into `room`.
+Result<const float*> CudaCodec::as_fp32(const DeviceValues& values, DeviceMemory& room) {
+  if (values.dtype == DType::kF32) return reinterpret_cast<const float*>(values.at);
+  SWARMLINE_TRY(make_room(room, values.elements * sizeof(float)));
+  SWARMLINE_TRY(
+      checked(kernels::cuda::bf16_to_fp32(reinterpret_cast<const std::uint16_t*>(values.at),
+                                          room.as<float>(), values.elements,
+                                          /*non_finite=*/nullptr, kDefaultStream),
+              "widening a sample"));
+  return room.as<float>();
+}
+
+Result<CodecMeasurement> CudaCodec::measure(const CodecSpec& codec, const DeviceValues& values,
+                                            const StochasticKey* key) {
+  const std::uint64_t n = values.elements;
   SWARMLINE_TRY(choose_device());
   std::size_t workspace_bytes = 0;
   SWARMLINE_TRY(checked(kernels::cuda::error_sums_workspace(n, workspace_bytes),
                         "asking for the size of a workspace"));
   // Untimed: allocations, and a kernel's first launch, which loads it.
-  SWARMLINE_TRY(make_room(decoded_, n * sizeof(float)));
+  SWARMLINE_TRY(make_room(decoded_, bytes_of(values)));
   SWARMLINE_TRY(make_room(sums_, kSumsRoom + workspace_bytes));
 
   const std::size_t kernel = 2 * static_cast<std::size_t>(codec.kind) + (key ? 1 : 0);
-  if (!loaded_[kernel]) SWARMLINE_TRY(there_and_back(codec, device_values, n, key));
+  if (!loaded_[kernel]) SWARMLINE_TRY(there_and_back(codec, values, key));
   loaded_.set(kernel);
 
   DeviceStopwatch stopwatch;
   SWARMLINE_TRY(stopwatch.start());
-  SWARMLINE_TRY(there_and_back(codec, device_values, n, key));
+  SWARMLINE_TRY(there_and_back(codec, values, key));
   const auto time = stopwatch.stop();
   if (!time) return std::unexpected(time.error());
 
+  const auto wanted = as_fp32(values, wide_);
+  if (!wanted) return std::unexpected(wanted.error());
+  const DeviceValues came{.at = decoded_.as<std::byte>(), .elements = n, .dtype = values.dtype};
+  const auto got = as_fp32(came, wide_decoded_);
+  if (!got) return std::unexpected(got.error());
   SWARMLINE_TRY(
-      checked(kernels::cuda::error_sums(device_values, decoded_.as<float>(), n,
-                                        sums_.as<std::byte>() + kSumsRoom, workspace_bytes,
-                                        sums_.as<ErrorSums>(), kDefaultStream),
+      checked(kernels::cuda::error_sums(*wanted, *got, n, sums_.as<std::byte>() + kSumsRoom,
+                                        workspace_bytes, sums_.as<ErrorSums>(), kDefaultStream),
               "measuring a codec's error"));
   ErrorSums sums{};
   SWARMLINE_TRY(sums_.read(0, std::as_writable_bytes(std::span(&sums, 1))));

@@ -69,8 +69,8 @@ Result<void> CudaGradients::write_with_feedback(const WirePlace& wire, const Wir
   if (corrected_.size() < n * sizeof(float)) SWARMLINE_TRY(corrected_.allocate(n * sizeof(float)));
   float* const corrected = corrected_.as<float>();
   SWARMLINE_TRY(checked(kernels::cuda::add(values, current, corrected, n, kDefaultStream), kWhat));
-  SWARMLINE_TRY(write_tiles(wire, header, corrected, key));
-  SWARMLINE_TRY(read_tiles(wire, header, next));
+  SWARMLINE_TRY(write_tiles(wire, header, {corrected_.as<std::byte>(), n}, key));
+  SWARMLINE_TRY(read_tiles(wire, header, {feedback.next, n}));
   return checked(kernels::cuda::lost_values(corrected, next, next, n, kDefaultStream), kWhat);
 }
 
@@ -93,7 +93,7 @@ Result<std::unique_ptr<LeavingWire>> CudaGradients::begin_encode(const CodecSpec
   const WirePlace wire{(*leaving)->device()};
   SWARMLINE_TRY(wire.clear_flag());
   SWARMLINE_TRY(feedback.current == nullptr
-                    ? write_tiles(wire, header, floats(values), key)
+                    ? write_tiles(wire, header, {values, n}, key)
                     : write_with_feedback(wire, header, floats(values), feedback, key));
   SWARMLINE_TRY((*leaving)->leave(bytes, nullptr));
   return std::make_unique<CudaWire>(std::move(*leaving), header);
@@ -136,7 +136,7 @@ Result<void> CudaGradients::decode(BytesView wire, DeviceAddress out, std::uint6
   if (!arrived) return std::unexpected(arrived.error());
   const WirePlace place{*arrived};
   SWARMLINE_TRY(place.clear_flag());
-  SWARMLINE_TRY(read_tiles(place, *header, floats(out)));
+  SWARMLINE_TRY(read_tiles(place, *header, {out, n}));
   const auto non_finite = flag_.read(place);
   SWARMLINE_TRY(arriving_.used());
   if (!non_finite) return std::unexpected(non_finite.error());

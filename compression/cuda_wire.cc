@@ -1,5 +1,6 @@
 #include "compression/cuda_wire.h"
 
+#include "base/check.h"
 #include "kernels/cuda/kernels.cuh"
 #include "kernels/cuda/quantize.cuh"
 #include "kernels/cuda/topk.cuh"
@@ -26,45 +27,55 @@ cudaError_t widen(CodecKind kind, const std::uint16_t* codes, float* values, std
   return convert(codes, values, n, non_finite, kDefaultStream);
 }
 
+kernels::FloatKind float_kind(DType dtype) {
+  SWARMLINE_CHECK(dtype == DType::kF32 || dtype == DType::kBF16);
+  return dtype == DType::kBF16 ? kernels::FloatKind::kBf16 : kernels::FloatKind::kF32;
+}
+
+float* fp32_of(const DeviceValues& values) {
+  SWARMLINE_CHECK(values.dtype == DType::kF32);
+  return reinterpret_cast<float*>(values.at);
+}
+
 }  // namespace
 
-Result<void> write_tiles(const WirePlace& wire, const WireHeader& header, const float* values,
-                         const StochasticKey* key) {
+Result<void> write_tiles(const WirePlace& wire, const WireHeader& header,
+                         const DeviceValues& values, const StochasticKey* key) {
   constexpr const char* kWhat = "encoding a tensor";
   if (const auto spec = quant_spec(header.codec)) {
     return checked(
-        kernels::cuda::quantize_wire(*spec, kernels::FloatKind::kF32, values, header.elements, key,
-                                     wire.tiles(), wire.non_finite(), kDefaultStream),
+        kernels::cuda::quantize_wire(*spec, float_kind(values.dtype), values.at, header.elements,
+                                     key, wire.tiles(), wire.non_finite(), kDefaultStream),
         kWhat);
   }
   if (header.codec.kind == CodecKind::kTopK) {
     return checked(
-        kernels::cuda::select_largest_wire(values, header.elements, header.codec.kept, wire.tiles(),
-                                           wire.non_finite(), kDefaultStream),
+        kernels::cuda::select_largest_wire(fp32_of(values), header.elements, header.codec.kept,
+                                           wire.tiles(), wire.non_finite(), kDefaultStream),
         kWhat);
   }
   for (Tile tile; next_tile(header, tile);)
-    SWARMLINE_TRY(checked(narrow(header.codec.kind, values + tile.first, wire.halves(tile),
+    SWARMLINE_TRY(checked(narrow(header.codec.kind, fp32_of(values) + tile.first, wire.halves(tile),
                                  tile.elements, wire.non_finite()),
                           kWhat));
   return {};
 }
 
-Result<void> read_tiles(const WirePlace& wire, const WireHeader& header, float* values) {
+Result<void> read_tiles(const WirePlace& wire, const WireHeader& header, const DeviceValues& out) {
   constexpr const char* kWhat = "decoding a tensor";
   if (const auto spec = quant_spec(header.codec)) {
-    return checked(kernels::cuda::dequantize_wire(*spec, wire.tiles(), header.elements,
-                                                  kernels::FloatKind::kF32, values,
-                                                  wire.non_finite(), kDefaultStream),
-                   kWhat);
+    return checked(
+        kernels::cuda::dequantize_wire(*spec, wire.tiles(), header.elements, float_kind(out.dtype),
+                                       out.at, wire.non_finite(), kDefaultStream),
+        kWhat);
   }
   if (header.codec.kind == CodecKind::kTopK) {
     return checked(kernels::cuda::scatter_wire(wire.tiles(), header.elements, header.codec.kept,
-                                               values, wire.non_finite(), kDefaultStream),
+                                               fp32_of(out), wire.non_finite(), kDefaultStream),
                    kWhat);
   }
   for (Tile tile; next_tile(header, tile);)
-    SWARMLINE_TRY(checked(widen(header.codec.kind, wire.halves(tile), values + tile.first,
+    SWARMLINE_TRY(checked(widen(header.codec.kind, wire.halves(tile), fp32_of(out) + tile.first,
                                 tile.elements, wire.non_finite()),
                           kWhat));
   return {};

@@ -29,12 +29,13 @@ struct WirePlace {
   }
 };
 
-// Scales (or positions) and codes of every tile, of any codec but `none`; the flag: whether a value
+// Scales (or positions) and codes of every tile, of any codec but `none`; 16-bit codecs and topk of
+// fp32 only; the flag: whether a value
 // is not finite. Gaps, checksums and the header are seal_wire()'s.
-Result<void> write_tiles(const WirePlace& wire, const WireHeader& header, const float* values,
-                         const kernels::StochasticKey* key);
+Result<void> write_tiles(const WirePlace& wire, const WireHeader& header,
+                         const DeviceValues& values, const kernels::StochasticKey* key);
 // The header was checked, and with topk each tile's positions.
-Result<void> read_tiles(const WirePlace& wire, const WireHeader& header, float* values);
+Result<void> read_tiles(const WirePlace& wire, const WireHeader& header, const DeviceValues& out);
 
 // The flag as the host reads it.
 class WireFlag {

@@ -1,7 +1,7 @@
 // Wire buffers to and from tensors in a CUDA device's memory: the bits of codec.h's encode() and
 // decode(). Blockwise and 16-bit codecs run on the device, so that only what travels crosses to the
-// host; `none` and topk run on the host.
-//   Shapes:    n fp32 elements in the device's memory, n >= 0.
+// host; `none` and topk run on the host, and so do fp16 and bf16 of bf16 elements.
+//   Shapes:    fp32 or bf16 elements in the device's memory, as many as DeviceValues says, >= 0.
 //   Ownership: owns memory on the device and page-locked memory for five wire buffers of the
 //              largest size so far (kernels/tensor_lanes.h), and for what the largest measure()
 //              needs.
@@ -31,6 +31,12 @@ class LeavingWire {
   virtual double number() const = 0;  // after that
 };
 
+struct DeviceValues {
+  DeviceAddress at = nullptr;
+  std::uint64_t elements = 0;
+  DType dtype = DType::kF32;  // or kBF16
+};
+
 class DeviceCodec {
  public:
   virtual ~DeviceCodec() = default;
@@ -38,20 +44,18 @@ class DeviceCodec {
   // none. begin_number(): nothing else leaves; without a number it tells when all that was queued
   // before it is done.
   virtual Result<std::unique_ptr<LeavingWire>> begin_encode(const CodecSpec& codec,
-                                                            const float* device_values,
-                                                            std::uint64_t n,
+                                                            const DeviceValues& values,
                                                             const kernels::StochasticKey* key,
                                                             const double* number) = 0;
   virtual Result<std::unique_ptr<LeavingWire>> begin_number(const double* number) = 0;
-  virtual Result<Buffer> encode(const CodecSpec& codec, const float* device_values, std::uint64_t n,
+  virtual Result<Buffer> encode(const CodecSpec& codec, const DeviceValues& values,
                                 const kernels::StochasticKey* key = nullptr) = 0;
-  virtual Result<void> decode(BytesView wire, float* device_out, std::uint64_t n) = 0;
+  virtual Result<void> decode(BytesView wire, const DeviceValues& out) = 0;
   // Bytes as they are, for what is queued from now on; nothing is waited for.
   virtual Result<void> bring(BytesView bytes, DeviceAddress device_out) = 0;
   // Encodes and decodes as above. The time is by the device's clock from its first command to its
   // last, so that checksums and copies in between count.
-  virtual Result<CodecMeasurement> measure(const CodecSpec& codec, const float* device_values,
-                                           std::uint64_t n,
+  virtual Result<CodecMeasurement> measure(const CodecSpec& codec, const DeviceValues& values,
                                            const kernels::StochasticKey* key = nullptr) = 0;
 };
 

@@ -76,7 +76,7 @@ std::uint64_t payload_bytes(const MemoryQuestion& question) {
   const StageSpec& stage = question.cut[question.stage];
   const std::uint64_t tokens = std::uint64_t{config.batch.microbatch} * config.batch.sequence;
   const std::uint64_t elements = tokens * question.model.hidden_width();
-  const DType dtype = question.model.shape.dtype;
+  const DType dtype = question.model.shape.stream_dtype();
   const std::uint64_t forward =
       encoded_bytes(configured_codec(config.codec.forward, config.codec), elements, dtype);
   const std::uint64_t backward =
@@ -91,7 +91,7 @@ std::uint64_t payload_bytes(const MemoryQuestion& question) {
 std::uint64_t decoded_bytes(const MemoryQuestion& question) {
   const RunConfig& config = question.config;
   return std::uint64_t{config.batch.microbatch} * config.batch.sequence *
-         question.model.hidden_width() * size_bytes(question.model.shape.dtype);
+         question.model.hidden_width() * size_bytes(question.model.shape.stream_dtype());
 }
 
 // Chunks on their way; where peers of one machine sum first, what that is summed in, at the worst.

@@ -35,15 +35,14 @@ class CodecOnDevice final : public WireCodec {
  public:
   CodecOnDevice(std::unique_ptr<DeviceCodec> codec, at::Tensor values)
       : codec_(std::move(codec)), values_(std::move(values)) {}
-  Result<void> decode(BytesView wire) override {
-    return codec_->decode(wire, values_.data_ptr<float>(), elements());
-  }
-  Result<Buffer> encode(const CodecSpec& codec) override {
-    return codec_->encode(codec, values_.data_ptr<float>(), elements());
-  }
+  Result<void> decode(BytesView wire) override { return codec_->decode(wire, values()); }
+  Result<Buffer> encode(const CodecSpec& codec) override { return codec_->encode(codec, values()); }
 
  private:
-  std::uint64_t elements() const { return static_cast<std::uint64_t>(values_.numel()); }
+  DeviceValues values() const {
+    return {.at = static_cast<DeviceAddress>(values_.data_ptr()),
+            .elements = static_cast<std::uint64_t>(values_.numel())};
+  }
 
   std::unique_ptr<DeviceCodec> codec_;
   at::Tensor values_;

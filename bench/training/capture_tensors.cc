@@ -72,9 +72,9 @@ Result<void> Pipeline::load(const CheckpointReader& checkpoint) {
     gradients_.push_back(Buffer::zeroed((*stage)->layout().bytes()));
     stages_.push_back(std::move(*stage));
   }
-  if (stages_.size() < 3 || (*stages_.front()).layout().dtype != DType::kF32) {
+  if (stages_.size() < 3 || spec_.shape.stream_dtype() != DType::kF32) {
     return fail(ErrorCode::kUserMistake,
-                "the config has fewer than three stages, or a dtype other than fp32");
+                "the config has fewer than three stages, or hidden states other than fp32");
   }
   return {};
 }

@@ -39,6 +39,7 @@ constexpr std::array kComputes{Name{ComputeKind::kNative, "native"},
                                Name{ComputeKind::kFp8, "fp8"}};
 constexpr std::array kPrecisions{Name{Precision::kAuto, "auto"}, Name{Precision::kF32, "fp32"},
                                  Name{Precision::kBF16, "bf16"}};
+constexpr std::array kStreams{Name{StreamKind::kDType, "dtype"}, Name{StreamKind::kBF16, "bf16"}};
 constexpr std::array kDTypes{Name{DType::kF32, "fp32"}, Name{DType::kF64, "fp64"}};
 
 template <typename T, std::size_t N>
@@ -144,6 +145,7 @@ void write_model(JsonWriter& json, const ModelSection& model) {
     json.member("window", model.window).member("window_pattern", model.window_pattern);
   if (model.precision != Precision::kAuto)
     json.member("precision", name_of(kPrecisions, model.precision));
+  if (model.stream != StreamKind::kDType) json.member("stream", name_of(kStreams, model.stream));
   json.end_object();
 }
 
@@ -178,6 +180,7 @@ void read_model(Fields fields, ModelSection& model) {
     if (model.window_pattern.empty()) fields.refuse_member("window_pattern", "empty");
   }
   if (fields.has("precision")) fields.take("precision", kPrecisions, model.precision);
+  if (fields.has("stream")) fields.take("stream", kStreams, model.stream);
 }
 
 bool is_sha256(std::string_view text) {

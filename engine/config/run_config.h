@@ -34,6 +34,7 @@ enum class PositionKind : std::uint8_t { kLearned, kRotary };
 enum class BoundaryKind : std::uint8_t { kNone, kBottleneck, kMaxout };
 enum class ComputeKind : std::uint8_t { kNative, kFp8 };
 enum class Precision : std::uint8_t { kAuto, kF32, kBF16 };
+enum class StreamKind : std::uint8_t { kDType, kBF16 };
 
 struct ModelSection {
   std::uint32_t layers = 8;
@@ -63,8 +64,11 @@ struct ModelSection {
   ComputeKind compute = ComputeKind::kNative;  // "native" | "fp8": matrix products of the layers
   // Of matrix products and attention: "auto" (bf16 on CUDA, else the dtype) | "fp32" | "bf16".
   Precision precision = Precision::kAuto;
+  // Of the residual stream, and so of what travels between stages: "dtype" | "bf16".
+  StreamKind stream = StreamKind::kDType;
 
   std::uint32_t head_width() const { return head_dim > 0 ? head_dim : d_model / heads; }
+  DType stream_dtype() const { return stream == StreamKind::kBF16 ? DType::kBF16 : dtype; }
   bool has_window(std::uint32_t layer) const {
     return window > 0 && window_pattern[layer % window_pattern.size()] == 'S';
   }

@@ -1,6 +1,5 @@
 #include "engine/config/schema.h"
 
-#include <algorithm>
 #include <array>
 
 #include "base/limits.h"
@@ -27,6 +26,8 @@ constexpr Choice kComputes[] = {{"native", static_cast<int>(ComputeKind::kNative
 constexpr Choice kPrecisions[] = {{"auto", static_cast<int>(Precision::kAuto)},
                                   {"fp32", static_cast<int>(Precision::kF32)},
                                   {"bf16", static_cast<int>(Precision::kBF16)}};
+constexpr Choice kStreams[] = {{"dtype", static_cast<int>(StreamKind::kDType)},
+                               {"bf16", static_cast<int>(StreamKind::kBF16)}};
 constexpr Choice kDTypes[] = {{"fp32", static_cast<int>(DType::kF32)},
                               {"fp64", static_cast<int>(DType::kF64)}};
 constexpr Choice kDataKinds[] = {{"bytes", static_cast<int>(DataKind::kBytes)},
@@ -156,8 +157,8 @@ constexpr auto kRunKeys = std::to_array<KeySpec>({
   {RUN(model, share_layers), ints(1, 4096),
    "How many layers in a row share one block's parameters; must divide layers."},
   {RUN(model, dtype), one_of(kDTypes),
-   "Type of parameters, gradients, optimizer state and the residual stream; fp64 is meant for "
-   "exactness tests."},
+   "Type of parameters, gradients, optimizer state and, unless `stream` says otherwise, the "
+   "residual stream; fp64 is meant for exactness tests."},
   {RUN(model, boundary), one_of(kBoundaries),
    "Learned compression between stages, as part of the model: a linear layer or a maximum over "
    "neighbours narrows what is sent, and another linear layer widens it again."},
@@ -169,6 +170,9 @@ constexpr auto kRunKeys = std::to_array<KeySpec>({
   {RUN(model, precision), one_of(kPrecisions),
    "Type that matrix products and attention are computed in. auto: bf16 on CUDA, else the dtype. "
    "Norms, the loss and everything that `dtype` names stay in the dtype."},
+  {RUN(model, stream), one_of(kStreams),
+   "Type of the residual stream between blocks, and so of activations and their gradients between "
+   "stages: the dtype, or bf16, which is half of fp32 in memory and with codec \"none\"."},
 
   {RUN(data, kind), one_of(kDataKinds),
    "Type of the files: raw bytes (vocabulary 256 + end of document), or tokens: shards of them, "
@@ -479,27 +483,6 @@ std::span<const KeySpec> run_keys() {
 const RetiredKey* find_retired(std::string_view section, std::string_view key) {
   for (const RetiredKey& retired : kRetiredKeys)
     if (retired.section == section && retired.key == key) return &retired;
-  return nullptr;
-}
-
-std::vector<std::string_view> section_names(std::span<const KeySpec> keys) {
-  std::vector<std::string_view> names;
-  for (const KeySpec& spec : keys)
-    if (std::ranges::find(names, spec.section) == names.end()) names.push_back(spec.section);
-  return names;
-}
-
-std::vector<std::string_view> key_names(std::span<const KeySpec> keys, std::string_view section) {
-  std::vector<std::string_view> names;
-  for (const KeySpec& spec : keys)
-    if (spec.section == section) names.push_back(spec.key);
-  return names;
-}
-
-const KeySpec* find_key(std::span<const KeySpec> keys, std::string_view section,
-                        std::string_view key) {
-  for (const KeySpec& spec : keys)
-    if (spec.section == section && spec.key == key) return &spec;
   return nullptr;
 }
 

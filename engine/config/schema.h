@@ -25,10 +25,10 @@ using Field =
     std::variant<bool*, std::uint32_t*, std::uint64_t*, double*, std::string*,
                  std::vector<std::string>*, std::vector<std::uint32_t>*, std::vector<double>*,
                  NormKind*, ActivationKind*, PositionKind*, BoundaryKind*, ComputeKind*, Precision*,
-                 OptimizerKind*, OrderKind*, DType*, NonFinite*, DataKind*, TokenFormat*,
-                 LearningSchedule*, MomentsKind*, StateMemory*, Recompute*, TileChecksums*,
-                 NoticeSource*, WiringKind*, LogLevel*, Transport*, Islands*, FabricChoice*,
-                 ShadowsPerStage*>;
+                 StreamKind*, OptimizerKind*, OrderKind*, DType*, NonFinite*, DataKind*,
+                 TokenFormat*, LearningSchedule*, MomentsKind*, StateMemory*, Recompute*,
+                 TileChecksums*, NoticeSource*, WiringKind*, LogLevel*, Transport*, Islands*,
+                 FabricChoice*, ShadowsPerStage*>;
 
 // Inclusive. For a list, of each element.
 struct IntRange {

@@ -139,6 +139,11 @@ Problem check_model(const RunConfig& config) {
                    "found precision = \"bf16\" with dtype = \"fp64\", expected dtype = \"fp32\"; "
                    "change one of them");
   }
+  if (model.stream == StreamKind::kBF16 && model.dtype != DType::kF32) {
+    return problem({"model.stream", "model.dtype"},
+                   "found stream = \"bf16\" with dtype = \"fp64\", expected dtype = \"fp32\"; "
+                   "change one of them");
+  }
   if (model.layers % model.share_layers != 0) {
     return problem(
         {"model.share_layers", "model.layers"},

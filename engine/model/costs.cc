@@ -3,6 +3,7 @@
 
 #include "engine/model/documents.h"
 #include "engine/model/model_spec.h"
+#include "engine/model/working_memory.h"
 
 namespace swarmline {
 namespace {
@@ -47,11 +48,13 @@ double attention_per_token(const ModelSection& shape, double q, double kv) {
   return kept;
 }
 
-// Elements that one layer keeps per token for its backward.
+// Elements that one layer keeps per token for its backward, beside kStreamsPerLayer times the
+// residual stream.
+constexpr double kStreamsPerLayer = 2;  // what its norms read
 double kept_per_token(const ModelSpec& spec) {
   const ModelSection& shape = spec.shape;
   const Widths w = widths_of(spec);
-  const double norms = 2 * (2 * w.d + 2);  // input, output, two statistics
+  const double norms = 2 * (w.d + 2);  // output, two statistics
   const double attention = attention_per_token(shape, w.q, w.kv) + w.q + w.heads;  // mixed, sums
   return norms + attention + w.up + w.ff;
 }
@@ -64,8 +67,8 @@ double masks_per_token(const ModelSpec& spec) {
 }
 
 // Of a learned boundary, per token: FLOPs of its ends and elements that its sending end keeps
-// (input, two statistics and output of the norm, of which a maxout keeps one byte for each element
-// that travels instead).
+// beside the norm's input (two statistics and output of the norm, of which a maxout keeps one byte
+// for each element that travels instead).
 struct BoundaryCosts {
   double sending = 0, receiving = 0;
   double kept = 0;
@@ -78,10 +81,10 @@ BoundaryCosts boundary_costs(const ModelSpec& spec) {
   const double product = 2 * d * width;
   const double passes = kFlopsPerElementPass * 2 * d;
   if (spec.shape.boundary == BoundaryKind::kBottleneck) {
-    return {product + passes, product, d + 2 + d};
+    return {product + passes, product, 2 + d};
   }
   const double bytes = 1.0 / static_cast<double>(size_bytes(spec.shape.dtype));
-  return {passes + kFlopsPerElementPass * d, product, d + 2 + width * bytes};
+  return {passes + kFlopsPerElementPass * d, product, 2 + width * bytes};
 }
 
 }  // namespace
@@ -116,29 +119,39 @@ ModelCosts model_costs(const ModelSpec& spec) {
 std::uint64_t retained_bytes(const ModelSpec& spec, const StageSpec& stage, std::uint32_t rows,
                              bool recompute) {
   const Widths w = widths_of(spec);
-  const double element_bytes = static_cast<double>(size_bytes(spec.shape.dtype));
+  const auto element_bytes = static_cast<double>(size_bytes(spec.shape.dtype));
+  const auto stream_bytes = static_cast<double>(size_bytes(spec.shape.stream_dtype()));
   constexpr double kTokenBytes = sizeof(std::int32_t);
   const double travels = spec.hidden_width();
-  double per_token = stage.has_embedding() ? kTokenBytes : travels * element_bytes;
+  const double layers = stage.last_layer - stage.first_layer;
+  double per_token = stage.has_embedding() ? kTokenBytes : travels * stream_bytes;
   if (stage.has_head()) per_token += kTokenBytes;
   if (spec.mask_documents) per_token += sizeof(std::int64_t);  // lengths of documents, at most
   if (!recompute) {
     per_token += masks_per_token(spec) * element_bytes;
     // What comes in is what the first norm keeps, but for a copy between them.
     const bool is_copied = stage.has_embedding() ? spec.shape.dropout > 0 : spec.has_boundary();
-    if (stage.has_embedding()) per_token += w.d * element_bytes;
-    if (!is_copied && stage.last_layer > stage.first_layer) per_token -= w.d * element_bytes;
-    per_token += (stage.last_layer - stage.first_layer) * kept_per_token(spec) * element_bytes;
-    if (stage.has_head())
-      per_token += (2 * w.d + 2 + spec.shape.vocab) * element_bytes;
-    else
-      per_token += travels * element_bytes;  // the output, which the graph hangs on
-    const double ends = boundary_costs(spec).kept * element_bytes;
-    if (!stage.has_head()) per_token += ends;
+    if (stage.has_embedding()) per_token += w.d * stream_bytes;
+    if (!is_copied && layers > 0) per_token -= w.d * stream_bytes;
     per_token +=
-        static_cast<double>(stage.inner_boundaries.size()) * (ends + travels * element_bytes);
+        layers * (kept_per_token(spec) * element_bytes + kStreamsPerLayer * w.d * stream_bytes);
+    if (stage.has_head())
+      per_token += w.d * stream_bytes + (w.d + 2 + spec.shape.vocab) * element_bytes;
+    else
+      per_token += travels * stream_bytes;  // the output, which the graph hangs on
+    if (spec.has_boundary()) {
+      const double ends = w.d * stream_bytes + boundary_costs(spec).kept * element_bytes;
+      if (!stage.has_head()) per_token += ends;
+      // What the receiving end's product read, of which a copy is in the products' type.
+      const double read = travels * element_bytes;
+      if (!stage.has_embedding() && stream_bytes < element_bytes) per_token += read;
+      per_token += static_cast<double>(stage.inner_boundaries.size()) * (ends + read);
+    }
   }
-  return static_cast<std::uint64_t>(per_token * w.tokens * rows);
+  const auto kept = static_cast<std::uint64_t>(per_token * w.tokens * rows);
+  // Beside a narrow stream what waits for its weight gradients may be more.
+  const bool may_wait = !recompute && !stage.has_embedding();
+  return may_wait ? std::max(kept, bytes_until_added(spec, stage, rows)) : kept;
 }
 
 }  // namespace swarmline

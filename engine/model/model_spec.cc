@@ -105,6 +105,9 @@ Result<void> check_numbers(const ModelSection& shape) {
                 "model.dtype: parameters are \"fp32\" or \"fp64\" (bf16 is what a CUDA device "
                 "computes in, by itself).");
   }
+  if (shape.stream == StreamKind::kBF16 && shape.dtype != DType::kF32) {
+    return fail(ErrorCode::kUserMistake, "model.stream = \"bf16\" needs model.dtype = \"fp32\".");
+  }
   if (!(shape.dropout >= 0 && shape.dropout < 1)) {
     return fail(ErrorCode::kUserMistake, "model.dropout = " + std::to_string(shape.dropout) +
                                              ": expected a share in [0, 1).");

@@ -113,8 +113,10 @@ std::optional<at::Tensor> optional_value(const Weight& weight) {
 struct LayerNormFunction : Function<LayerNormFunction> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const NormWeights* weights,
                             GradientSink* sink) {
-    auto [y, mean, rstd] = at::native_layer_norm(x, x.sizes().slice(1), weights->weight.value,
-                                                 optional_value(weights->bias), weights->eps);
+    const at::Tensor& weight = weights->weight.value;
+    auto [y, mean, rstd] =
+        at::native_layer_norm(x.to(weight.scalar_type()), x.sizes().slice(1), weight,
+                              optional_value(weights->bias), weights->eps);
     ctx->save_for_backward({x, mean, rstd});
     ctx->saved_data["weights"] = reinterpret_cast<std::int64_t>(weights);
     ctx->saved_data["sink"] = reinterpret_cast<std::int64_t>(sink);
@@ -127,13 +129,15 @@ struct LayerNormFunction : Function<LayerNormFunction> {
     auto* const sink = reinterpret_cast<GradientSink*>(ctx->saved_data["sink"].toInt());
     const variable_list saved = ctx->get_saved_variables();
     const at::Tensor& x = saved[0];
+    const at::Tensor& weight = weights->weight.value;
     const bool open = sink->is_open();
     auto [dx, dw, db] = at::native_layer_norm_backward(
-        gradients[0].contiguous(), x, x.sizes().slice(1), saved[1], saved[2], weights->weight.value,
-        optional_value(weights->bias), {true, open, open && weights->bias.defined()});
+        gradients[0].contiguous(), x.to(weight.scalar_type()), x.sizes().slice(1), saved[1],
+        saved[2], weight, optional_value(weights->bias),
+        {true, open, open && weights->bias.defined()});
     if (open) sink->add(weights->weight, dw);
     if (open && weights->bias.defined()) sink->add(weights->bias, db);
-    return {dx, {}, {}};
+    return {dx.to(x.scalar_type()), {}, {}};
   }
 };
 
@@ -141,11 +145,13 @@ struct LayerNormFunction : Function<LayerNormFunction> {
 struct RmsNormFunction : Function<RmsNormFunction> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const NormWeights* weights,
                             GradientSink* sink) {
-    const at::Tensor rstd = at::rsqrt_(at::mean(x * x, 1, /*keepdim=*/true).add_(weights->eps));
+    const at::Tensor wide = x.to(weights->weight.value.scalar_type());
+    const at::Tensor rstd =
+        at::rsqrt_(at::mean(wide * wide, 1, /*keepdim=*/true).add_(weights->eps));
     ctx->save_for_backward({x, rstd});
     ctx->saved_data["weights"] = reinterpret_cast<std::int64_t>(weights);
     ctx->saved_data["sink"] = reinterpret_cast<std::int64_t>(sink);
-    return (x * rstd).mul_(weights->weight.value);
+    return (wide * rstd).mul_(weights->weight.value);
   }
 
   static variable_list backward(AutogradContext* ctx, variable_list gradients) {
@@ -154,12 +160,12 @@ struct RmsNormFunction : Function<RmsNormFunction> {
     auto* const sink = reinterpret_cast<GradientSink*>(ctx->saved_data["sink"].toInt());
     const variable_list saved = ctx->get_saved_variables();
     const at::Tensor& g = gradients[0];
-    const at::Tensor normal = saved[0] * saved[1];
+    const at::Tensor normal = saved[0].to(saved[1].scalar_type()) * saved[1];
     if (sink->is_open()) sink->add(weights->weight, (g * normal).sum(0));
     at::Tensor dx = g * weights->weight.value;
     const at::Tensor along = at::mean(dx * normal, 1, /*keepdim=*/true);
     dx.addcmul_(normal, along, -1).mul_(saved[1]);
-    return {dx, {}, {}};
+    return {dx.to(saved[0].scalar_type()), {}, {}};
   }
 };
 

@@ -96,6 +96,7 @@ at::Tensor linear(const at::Tensor& x, const LinearWeights& weights, GradientSin
 // products only.
 at::Tensor gelu_mlp(const at::Tensor& x, const LinearWeights& up, const LinearWeights& down,
                     GradientSink& sink);
+// In the weight's dtype, whatever that of x, which its gradient has.
 at::Tensor norm(const at::Tensor& x, const NormWeights& weights, GradientSink& sink);
 // norm() of each head's vector, x (rows, sequence, heads, width), in the weight's dtype; the result
 // has that of x.

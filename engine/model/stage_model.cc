@@ -23,8 +23,8 @@ namespace swarmline {
 namespace {
 
 at::ScalarType scalar_type(DType dtype) {
-  SWARMLINE_CHECK(dtype == DType::kF32 || dtype == DType::kF64);
-  return dtype == DType::kF64 ? at::kDouble : at::kFloat;
+  SWARMLINE_CHECK(dtype == DType::kF32 || dtype == DType::kF64 || dtype == DType::kBF16);
+  return dtype == DType::kF64 ? at::kDouble : dtype == DType::kF32 ? at::kFloat : at::kBFloat16;
 }
 
 // Borrows; valid while the bytes are. libtorch has no read-only tensors.
@@ -137,7 +137,8 @@ class TorchStageModel final : public StageModel {
   const at::Device device_;
   const bool recompute_;
   const ParameterLayout layout_;
-  const at::ScalarType type_;
+  const at::ScalarType type_;         // of the parameters
+  const at::ScalarType stream_type_;  // of hidden states
   std::unique_ptr<Version> in_use_;
   std::unique_ptr<Version> other_;                      // null until it is asked for
   const std::shared_ptr<DeviceCodec> codec_;            // shared with samples
@@ -159,6 +160,7 @@ TorchStageModel::TorchStageModel(const ModelSpec& spec, const StageSpec& stage,
       recompute_(options.recompute),
       layout_(make_layout(spec, stage)),
       type_(scalar_type(spec.shape.dtype)),
+      stream_type_(scalar_type(spec.shape.stream_dtype())),
       in_use_(make_version(nullptr)),
       codec_(std::move(codec)) {
   initialise_parameters(spec_, layout_, in_use_->host.data());
@@ -233,11 +235,10 @@ void TorchStageModel::refresh_copies() {
 
 Result<at::Tensor> TorchStageModel::take_hidden(BytesView values, BytesView wire,
                                                 at::IntArrayRef shape) const {
-  if (wire.empty()) return borrowed(values, shape, type_).to(device_);
+  if (wire.empty()) return borrowed(values, shape, stream_type_).to(device_);
   SWARMLINE_CHECK_MSG(takes_wire(), "a wire buffer for a model that takes none");
-  const at::Tensor hidden = at::empty(shape, at::TensorOptions(type_).device(device_));
-  SWARMLINE_TRY(
-      codec_->decode(wire, hidden.data_ptr<float>(), static_cast<std::uint64_t>(hidden.numel())));
+  const at::Tensor hidden = at::empty(shape, at::TensorOptions(stream_type_).device(device_));
+  SWARMLINE_TRY(codec_->decode(wire, device_values(hidden)));
   return hidden;
 }
 

@@ -1,7 +1,8 @@
 // Forward and backward of one stage. libtorch is underneath and stays there.
 //   Shapes:    tokens and targets (rows, sequence) int32, targets below 0 are not counted;
-//              hidden (rows, sequence, spec.hidden_width()) in the model's dtype, row-major; or as
-//              the wire buffer of as many elements, in and out, where takes_wire().
+//              hidden (rows, sequence, spec.hidden_width()) of the spec's stream_dtype(),
+//              row-major; or as the wire buffer of as many elements, in and out, where
+//              takes_wire().
 //   Ownership: the model owns its parameter arena and the saved graphs; results are owned by the
 //              caller; inputs are only read during the call.
 //   Thread:    one thread at a time (the device's).

@@ -87,6 +87,8 @@ StageNetwork::StageNetwork(const ModelSpec& spec, const StageSpec& stage,
                            const ParameterLayout& layout, const Arenas& arenas)
     : spec_(spec),
       stage_(stage),
+      stream_type_(spec.shape.stream == StreamKind::kBF16 ? at::kBFloat16
+                                                          : arenas.values.scalar_type()),
       compute_options_(arenas.compute.options()),
       backend_(make_linear_backend(arenas.values.device())) {
   bind(layout, arenas);
@@ -97,6 +99,7 @@ StageNetwork::StageNetwork(const StageNetwork& like, const ParameterLayout& layo
                            const Arenas& arenas)
     : spec_(like.spec_),
       stage_(like.stage_),
+      stream_type_(like.stream_type_),
       compute_options_(like.compute_options_),
       backend_(like.backend_),
       cosines_(like.cosines_),
@@ -189,14 +192,15 @@ at::Tensor StageNetwork::embed(const at::Tensor& tokens) const {
   if (positions_.defined()) {
     hidden.view({-1, spec_.sequence, width}).add_(positions_.value);
   }
-  return hidden;
+  return hidden.to(stream_type_);
 }
 
 void StageNetwork::embed_backward(const at::Tensor& tokens, const at::Tensor& gradient) {
   if (!sink_.is_open()) return;
-  sink_.add_rows(tokens_.weight, tokens, gradient);
+  const at::Tensor wide = gradient.to(tokens_.weight.value.scalar_type());
+  sink_.add_rows(tokens_.weight, tokens, wide);
   if (positions_.defined()) {
-    sink_.add(positions_, gradient.view({-1, spec_.sequence, spec_.shape.d_model}).sum(0));
+    sink_.add(positions_, wide.view({-1, spec_.sequence, spec_.shape.d_model}).sum(0));
   }
 }
 
@@ -276,18 +280,18 @@ at::Tensor StageNetwork::mlp(const Block& block, const at::Tensor& x) {
   SWARMLINE_CHECK(false);
 }
 
-// What travels is in the dtype of the arena, as hidden states are.
+// What travels is in the dtype of hidden states.
 at::Tensor StageNetwork::sending_end(std::uint32_t layer, const at::Tensor& hidden) {
   const Boundary& boundary = boundaries_.at(layer);
   const at::Tensor normal = norm(hidden, boundary.norm, sink_);
   if (!boundary.down.weight.defined()) {
-    return maxout(normal, static_cast<std::int64_t>(spec_.shape.boundary_factor));
+    return maxout(normal, static_cast<std::int64_t>(spec_.shape.boundary_factor)).to(stream_type_);
   }
-  return linear(normal, boundary.down, sink_).to(hidden.scalar_type());
+  return linear(normal, boundary.down, sink_).to(stream_type_);
 }
 
 at::Tensor StageNetwork::receiving_end(std::uint32_t layer, const at::Tensor& hidden) {
-  return linear(hidden, boundaries_.at(layer).up, sink_).to(hidden.scalar_type());
+  return linear(hidden, boundaries_.at(layer).up, sink_).to(stream_type_);
 }
 
 at::Tensor StageNetwork::blocks(at::Tensor hidden, std::optional<PhiloxKey> key,
@@ -316,7 +320,7 @@ at::Tensor StageNetwork::go_on(const at::Tensor& tokens, KeyValueCache& cache) {
   at::NoGradGuard no_graph;
   at::Tensor hidden = at::embedding(tokens_.weight.value, tokens);
   if (positions_.defined()) hidden.add_(positions_.value.narrow(0, cache.length, tokens.size(0)));
-  hidden = run_blocks(std::move(hidden), std::nullopt, {.cache = &cache});
+  hidden = run_blocks(hidden.to(stream_type_), std::nullopt, {.cache = &cache});
   cache.length += tokens.size(0);
   return hidden;
 }
@@ -326,6 +330,10 @@ at::Tensor StageNetwork::run_blocks(at::Tensor hidden, std::optional<PhiloxKey> 
   const auto dropped = [&](const at::Tensor& x, std::uint32_t layer, DropoutSite site) {
     if (!key || spec_.shape.dropout == 0) return x;
     return dropout(x, {*key, layer, site, spec_.shape.dropout});
+  };
+  // Rounded once, of the sum.
+  const auto added = [&](const at::Tensor& x, const at::Tensor& made) {
+    return (x + made).to(stream_type_);
   };
   const auto inside = [&](const at::Tensor& x, std::uint32_t layer) {
     const auto& inner = stage_.inner_boundaries;
@@ -342,9 +350,9 @@ at::Tensor StageNetwork::run_blocks(at::Tensor hidden, std::optional<PhiloxKey> 
     const Block& block = blocks_[(layer - stage_.first_layer) / spec_.shape.share_layers];
     const at::Tensor mixed =
         attention(block, layer, norm(hidden, block.attention_norm, sink_), way);
-    hidden = hidden + dropped(mixed, layer, DropoutSite::kAttention);
+    hidden = added(hidden, dropped(mixed, layer, DropoutSite::kAttention));
     const at::Tensor made = mlp(block, norm(hidden, block.mlp_norm, sink_));
-    hidden = hidden + dropped(made, layer, DropoutSite::kMlp);
+    hidden = added(hidden, dropped(made, layer, DropoutSite::kMlp));
   }
   hidden = inside(hidden, stage_.last_layer);
   if (spec_.has_boundary() && !stage_.has_head()) return sending_end(stage_.last_layer, hidden);

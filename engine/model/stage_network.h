@@ -1,7 +1,8 @@
 // The layers of one stage over a parameter arena: what is computed, without whose turn it is.
 //   Shapes:    tokens and targets (N) int32; hidden (N, d_model) with N = rows * sequence, or, with
 //              a KeyValueCache, N <= what it has room for, of one sequence; what travels at a
-//              learned boundary (N, hidden_width).
+//              learned boundary (N, hidden_width). Hidden states and what travels are of the spec's
+//              stream_dtype().
 //   Ownership: views of the arenas given; they and this object outlive every graph it makes.
 //   Errors:    libtorch's exceptions.
 //   Source:    GPT-2 (Radford et al. 2019) and Llama (Touvron et al. 2023) blocks, pre-norm; the
@@ -116,6 +117,7 @@ class StageNetwork {
 
   const ModelSpec spec_;
   const StageSpec stage_;
+  const at::ScalarType stream_type_;         // of hidden states
   const at::TensorOptions compute_options_;  // of queries, keys and values
   std::shared_ptr<LinearBackend> backend_;
   std::vector<std::shared_ptr<ScaledWeight>> scaled_;  // compute = "fp8"

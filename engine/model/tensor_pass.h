@@ -18,6 +18,16 @@
 
 namespace swarmline {
 
+// fp32 or bf16, without gaps.
+inline DeviceValues device_values(const at::Tensor& tensor) {
+  SWARMLINE_CHECK(tensor.is_contiguous());
+  const bool narrow = tensor.scalar_type() == at::kBFloat16;
+  SWARMLINE_CHECK(narrow || tensor.scalar_type() == at::kFloat);
+  return {.at = static_cast<DeviceAddress>(tensor.data_ptr()),
+          .elements = static_cast<std::uint64_t>(tensor.numel()),
+          .dtype = narrow ? DType::kBF16 : DType::kF32};
+}
+
 // In the device's memory, measured by its codec.
 class DeviceSample final : public TensorSample {
  public:
@@ -26,7 +36,7 @@ class DeviceSample final : public TensorSample {
   std::uint64_t elements() const override { return static_cast<std::uint64_t>(values_.numel()); }
   Result<CodecMeasurement> measure(const CodecSpec& codec,
                                    const kernels::StochasticKey* key) const override {
-    return codec_->measure(codec, values_.data_ptr<float>(), elements(), key);
+    return codec_->measure(codec, device_values(values_), key);
   }
 
  private:
@@ -76,8 +86,7 @@ inline Result<std::unique_ptr<LeavingWire>> begin_to_leave(
     const at::Tensor beginning = values.narrow(0, 0, std::min(values.numel(), sampled));
     sample = std::make_shared<DeviceSample>(beginning.clone(), codec);
   }
-  return codec->begin_encode(as_wire.codec, values.data_ptr<float>(),
-                             static_cast<std::uint64_t>(values.numel()),
+  return codec->begin_encode(as_wire.codec, device_values(values),
                              as_wire.key ? &*as_wire.key : nullptr, number);
 }
 

@@ -30,12 +30,16 @@ Sizes sizes_of(const ModelSpec& spec, const StageSpec& stage, std::uint32_t rows
           .tokens = double(spec.sequence) * rows};
 }
 
+double stream_bytes(const ModelSpec& spec) {
+  return static_cast<double>(size_bytes(spec.shape.stream_dtype()));
+}
+
 // Per token and layer.
 double layer_bytes_on_cuda(const ModelSpec& spec, const Sizes& s) {
   const ModelSection& shape = spec.shape;
   const bool repeats = shape.kv_heads != shape.heads;
   const bool copies = shape.positions == PositionKind::kRotary || shape.qk_norm;
-  const double norms = 2 * (s.d * (kF32Bytes + kBf16Bytes) + 2 * kF32Bytes);
+  const double norms = 2 * (s.d * (stream_bytes(spec) + kBf16Bytes) + 2 * kF32Bytes);
   double mixing = repeats && copies ? 0 : s.q + 2 * s.kv;  // as in costs.cc
   if (shape.qk_norm) mixing += 2 * (s.q + s.kv);           // normed in fp32
   if (copies) mixing += repeats ? s.q : s.q + s.kv;
@@ -63,15 +67,15 @@ std::uint64_t retained_bytes_on_cuda(const ModelSpec& spec, const StageSpec& sta
                                      std::uint32_t rows, bool recompute) {
   if (spec.shape.dtype == DType::kF64) return retained_bytes(spec, stage, rows, recompute);
   const Sizes s = sizes_of(spec, stage, rows);
-  double per_token = stage.has_embedding() ? kTokenBytes : s.travels * kF32Bytes;
+  double per_token = stage.has_embedding() ? kTokenBytes : s.travels * stream_bytes(spec);
   if (stage.has_head()) per_token += kTokenBytes;
   if (!recompute) {
     per_token += s.layers * layer_bytes_on_cuda(spec, s);
     // Masks of spans of several documents, as in costs.cc.
     if (spec.mask_documents)
       per_token += 2.0 * kTogetherOnCuda * (spec.shape.window > 0 ? 2 : 1) * kBf16Bytes;
-    per_token += stage.has_head() ? s.d * (kF32Bytes + kBf16Bytes) + s.vocab * kBf16Bytes
-                                  : s.travels * kF32Bytes;
+    per_token += stage.has_head() ? s.d * (stream_bytes(spec) + kBf16Bytes) + s.vocab * kBf16Bytes
+                                  : s.travels * stream_bytes(spec);
   }
   return static_cast<std::uint64_t>(per_token * s.tokens);
 }

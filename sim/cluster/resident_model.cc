@@ -179,8 +179,9 @@ Result<std::unique_ptr<DeviceGradients>> ResidentModel::make_gradients() {
   return std::make_unique<HostedGradients>(layout().dtype, bus_);
 }
 
-std::unique_ptr<StageModel> on_a_device(std::unique_ptr<StageModel> model) {
-  model = std::make_unique<WireModel>(std::move(model));
+std::unique_ptr<StageModel> on_a_device(std::unique_ptr<StageModel> model,
+                                        std::optional<DType> hidden) {
+  model = std::make_unique<WireModel>(std::move(model), std::nullopt, hidden);
   model = std::make_unique<KeptSumsModel>(std::move(model));
   model = std::make_unique<ResidentModel>(std::move(model));
   return std::make_unique<GoingOnModel>(std::move(model));

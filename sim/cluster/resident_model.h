@@ -10,6 +10,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "engine/optimizer/flat_optimizer.h"
@@ -93,8 +94,9 @@ class ResidentModel final : public ModelWrapper {
 };
 
 // The model does all that one on CUDA does: sums, parameters and optimizer stay there, tensors
-// cross as wire buffers, and its device goes on by itself.
-std::unique_ptr<StageModel> on_a_device(std::unique_ptr<StageModel> model);
+// cross as wire buffers, and its device goes on by itself. `hidden`: as WireModel's.
+std::unique_ptr<StageModel> on_a_device(std::unique_ptr<StageModel> model,
+                                        std::optional<DType> hidden = {});
 // The stand-in without libtorch, so.
 Result<std::unique_ptr<StageModel>> make_resident_model(const ModelSpec& spec,
                                                         const StageSpec& stage,

@@ -31,9 +31,13 @@ class TimedSample final : public TensorSample {
 
 class WireModel final : public ModelWrapper {
  public:
-  // `codec_time`: what its samples say that a codec takes; none: they have no clock.
-  explicit WireModel(std::unique_ptr<StageModel> inner, std::optional<Duration> codec_time = {})
-      : ModelWrapper(std::move(inner)), codec_time_(codec_time) {}
+  // `codec_time`: what its samples say that a codec takes; none: they have no clock. `hidden`: of
+  // the inner model's hidden states; none: the layout's.
+  explicit WireModel(std::unique_ptr<StageModel> inner, std::optional<Duration> codec_time = {},
+                     std::optional<DType> hidden = {})
+      : ModelWrapper(std::move(inner)),
+        codec_time_(codec_time),
+        hidden_(hidden.value_or(layout().dtype)) {}
   bool takes_wire() const override { return true; }
 
   Result<ForwardOutput> forward(const ForwardInput& input) override {
@@ -67,8 +71,8 @@ class WireModel final : public ModelWrapper {
     if (wire.empty()) return Buffer();
     auto header = read_wire_header(wire);
     if (!header) return std::unexpected(header.error());
-    Buffer values(header->elements * size_bytes(layout().dtype));
-    SWARMLINE_TRY(decode(wire, layout().dtype, values.bytes()));
+    Buffer values(header->elements * size_bytes(hidden_));
+    SWARMLINE_TRY(decode(wire, hidden_, values.bytes()));
     return values;
   }
   void give(bool wanted, const std::optional<WireRequest>& as_wire, Buffer& tensor,
@@ -77,14 +81,15 @@ class WireModel final : public ModelWrapper {
     const Buffer values = std::exchange(tensor, Buffer());
     if (!wanted) return;
     SWARMLINE_CHECK(as_wire.has_value());
-    const DType dtype = layout().dtype;
-    tensor = encode(as_wire->codec, values.bytes(), dtype, as_wire->key ? &*as_wire->key : nullptr);
-    sample = host_sample(values.bytes(), dtype, as_wire->sample_elements);
+    tensor =
+        encode(as_wire->codec, values.bytes(), hidden_, as_wire->key ? &*as_wire->key : nullptr);
+    sample = host_sample(values.bytes(), hidden_, as_wire->sample_elements);
     if (sample && codec_time_)
       sample = std::make_shared<TimedSample>(std::move(sample), *codec_time_);
   }
 
   const std::optional<Duration> codec_time_;
+  const DType hidden_;
 };
 
 inline Result<std::unique_ptr<StageModel>> make_fake_wire_model(const ModelSpec& spec,

@@ -33,6 +33,7 @@ RunConfig stand_in_of(const RunConfig& real, const std::vector<StageSpec>& cut) 
   config.model.boundary = BoundaryKind::kNone;
   config.model.compute = ComputeKind::kNative;
   config.model.dtype = DType::kF64;
+  config.model.stream = StreamKind::kDType;
   config.optimizer.state = MomentsKind::kF32;
   config.optimizer.state_memory = StateMemory::kDevice;
   config.batch = {.batch = real.microbatches_per_step(), .microbatch = 1, .sequence = 2};
@@ -74,14 +75,16 @@ Result<ScenarioCosts> ScenarioCosts::make(const Scenario& scenario) {
   }
   const std::uint64_t tokens = std::uint64_t{rows} * scenario.run.batch.sequence;
   const CodecSection& codec = scenario.run.codec;
-  const auto bytes = [&](const std::string& name, std::uint64_t elements) {
-    return encoded_bytes(configured_codec(name, codec), elements, DType::kF32);
+  const auto bytes = [&](const std::string& name, std::uint64_t elements, DType dtype) {
+    return encoded_bytes(configured_codec(name, codec), elements, dtype);
   };
-  costs.forward_bytes_ = bytes(codec.forward, tokens * spec->hidden_width());
-  costs.backward_bytes_ = bytes(codec.backward, tokens * spec->hidden_width());
+  const bool narrow = scenario.run.model.stream == StreamKind::kBF16;
+  const DType stream = narrow ? DType::kBF16 : DType::kF32;
+  costs.forward_bytes_ = bytes(codec.forward, tokens * spec->hidden_width(), stream);
+  costs.backward_bytes_ = bytes(codec.backward, tokens * spec->hidden_width(), stream);
   costs.target_bytes_ = tokens * (spec->shape.vocab <= 65536 ? 2 : 4);
   costs.averaging_bytes_per_element_ =
-      static_cast<double>(bytes(codec.averaging, kAveragedSample)) / kAveragedSample;
+      static_cast<double>(bytes(codec.averaging, kAveragedSample, DType::kF32)) / kAveragedSample;
   costs.state_bytes_per_element_ =
       scenario.run.optimizer.state == MomentsKind::k8Bit ? kSmallStateBytes : kStateBytes;
   if (scenario.run.pipeline.delay == 1) {

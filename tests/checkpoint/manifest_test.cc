@@ -83,10 +83,12 @@ TEST(ManifestTest, AStageInParts) {
 TEST(ManifestTest, BoundariesAndCompute) {
   Manifest manifest = sample();
   EXPECT_EQ(to_json(manifest).find("boundar"), std::string::npos);
+  EXPECT_EQ(to_json(manifest).find("stream"), std::string::npos);
   manifest.model.boundary = BoundaryKind::kMaxout;
   manifest.model.boundary_factor = 4;
   manifest.boundaries = {3};
   manifest.model.compute = ComputeKind::kFp8;
+  manifest.model.stream = StreamKind::kBF16;
   const std::string json = to_json(manifest);
   const auto read = parse_manifest(json, "m");
   ASSERT_TRUE(read) << read.error().what;

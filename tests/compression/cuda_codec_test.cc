@@ -9,6 +9,7 @@
 #include "base/hash.h"
 #include "compression/device_codec.h"
 #include "compression/wire.h"
+#include "kernels/kernels.h"
 #include "tests/compression/wire_values.h"
 #include "tests/kernels/device_array.h"
 
@@ -30,14 +31,16 @@ class CudaCodec : public testing::CudaTest {
     codec_ = std::move(*made);
   }
 
+  static DeviceValues values_in(DeviceBytes& bytes, std::size_t n, DType dtype = DType::kF32) {
+    return {.at = reinterpret_cast<DeviceAddress>(bytes.data()), .elements = n, .dtype = dtype};
+  }
   // Encodes and decodes on both sides.
   void expect_host_bits(const CodecSpec& spec, const std::vector<float>& values,
                         const kernels::StochasticKey* key = nullptr) {
     SCOPED_TRACE(to_string(spec) + " of " + std::to_string(values.size()));
     DeviceBytes in(values.data(), values.size() * sizeof(float));
     const Buffer wanted = testing::encode_values(spec, values, key);
-    const auto wire =
-        codec_->encode(spec, reinterpret_cast<const float*>(in.data()), values.size(), key);
+    const auto wire = codec_->encode(spec, values_in(in, values.size()), key);
     ASSERT_TRUE(wire) << wire.error().what;
     ASSERT_TRUE(std::ranges::equal(wire->bytes(), wanted.bytes()));
     std::vector<float> out(values.size());
@@ -47,8 +50,7 @@ class CudaCodec : public testing::CudaTest {
   }
   Result<void> decode(const Buffer& wire, std::vector<float>& out) {
     DeviceBytes on_device(out.size() * sizeof(float));
-    SWARMLINE_TRY(
-        codec_->decode(wire.bytes(), reinterpret_cast<float*>(on_device.data()), out.size()));
+    SWARMLINE_TRY(codec_->decode(wire.bytes(), values_in(on_device, out.size())));
     on_device.copy_to(out.data());
     return {};
   }
@@ -154,8 +156,7 @@ TEST_F(CudaCodec, MeasuresAsTheHost) {
         if (n > 0) values.back() = last;
         const kernels::StochasticKey* key = n % 2 == 0 ? &kKey : nullptr;
         DeviceBytes in(values.data(), n * sizeof(float));
-        const auto measured =
-            codec_->measure(spec, reinterpret_cast<const float*>(in.data()), n, key);
+        const auto measured = codec_->measure(spec, values_in(in, n), key);
         ASSERT_TRUE(measured) << measured.error().what;
         const Buffer wire = testing::encode_values(spec, values, key);
         const auto error = measure_error(wire.bytes(), testing::view(values), DType::kF32);
@@ -163,6 +164,38 @@ TEST_F(CudaCodec, MeasuresAsTheHost) {
         expect_near(measured->error.squared_norm, error->squared_norm);
         ASSERT_TRUE(measured->time);
         EXPECT_GT(*measured->time, Duration{});
+      }
+    }
+  }
+}
+
+// Straight from bf16 and into it, as the host does: the same wire buffer, source type and values.
+TEST_F(CudaCodec, HasTheHostsBitsOfBf16) {
+  for (const CodecSpec& spec : all_codecs()) {
+    for (const std::size_t n : kSizes) {
+      for (const bool stochastic : {false, true}) {
+        const kernels::StochasticKey* const key = stochastic ? &kKey : nullptr;
+        SCOPED_TRACE(to_string(spec) + " of " + std::to_string(n));
+        const std::vector<float> wide = testing::samples<float>(n, 12);
+        std::vector<std::uint16_t> values(n), out(n), expected(n);
+        kernels::fp32_to_bf16(wide.data(), values.data(), n);
+        const BytesView bytes = std::as_bytes(std::span(values));
+        DeviceBytes in(values.data(), bytes.size()), back(bytes.size());
+        const Buffer wanted = encode(spec, bytes, DType::kBF16, key);
+        const auto wire = codec_->encode(spec, values_in(in, n, DType::kBF16), key);
+        ASSERT_TRUE(wire) << wire.error().what;
+        ASSERT_TRUE(std::ranges::equal(wire->bytes(), wanted.bytes()));
+        const auto decoded = codec_->decode(wire->bytes(), values_in(back, n, DType::kBF16));
+        ASSERT_TRUE(decoded) << decoded.error().what;
+        back.copy_to(out.data());
+        ASSERT_TRUE(swarmline::decode(wanted.bytes(), DType::kBF16,
+                                      std::as_writable_bytes(std::span(expected))));
+        EXPECT_EQ(out, expected);
+        const auto measured = codec_->measure(spec, values_in(in, n, DType::kBF16), key);
+        ASSERT_TRUE(measured) << measured.error().what;
+        const auto error = measure_error(wanted.bytes(), bytes, DType::kBF16);
+        expect_near(measured->error.squared_error, error->squared_error);
+        expect_near(measured->error.squared_norm, error->squared_norm);
       }
     }
   }

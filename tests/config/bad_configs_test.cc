@@ -283,6 +283,10 @@ std::vector<Case> relations_of_run_model_and_data() {
           "t:5: model.compute: found compute = \"fp8\" with dtype = \"fp64\", expected dtype "
           "= \"fp32\"; "),
       after_least(
+          "Bf16StreamOfDoubles", "[model]\nstream = \"bf16\"\ndtype = \"fp64\"\n",
+          "t:5: model.stream: found stream = \"bf16\" with dtype = \"fp64\", expected dtype "
+          "= \"fp32\"; "),
+      after_least(
           "CodedStateOfDoubles", "[model]\ndtype = \"fp64\"\n[optimizer]\nstate = \"8bit\"\n",
           "t:7: optimizer.state: found state = \"8bit\" with dtype = \"fp64\", expected dtype "
           "= \"fp32\"; "),

@@ -96,6 +96,22 @@ TEST(BoundaryBoard, AutoChangesAtACommitWhatASlowLinkNeeds) {
   EXPECT_EQ(codec(board, 0, BoundaryBoard::kForward), "none");
 }
 
+// A bf16 stream is half as many bytes without a codec, which a link that needs 60 MB/s carries.
+TEST(BoundaryBoard, AutoKnowsThatABf16StreamIsHalfOfFp32) {
+  for (const bool narrow : {false, true}) {
+    RunConfig config = config_of("auto", "none");
+    if (narrow) config.model.stream = StreamKind::kBF16;
+    BoundaryBoard board(config, kElements);
+    wire::Reduced sender = report(0), receiver = report(1);
+    sample(sender, false, "h8", 0.006);
+    rate(receiver.mutable_boundary()->mutable_forward_arrivals(), 300e6);
+    board.on_reduced(sender);
+    board.on_reduced(receiver);
+    board.on_commit(kOneEach);
+    EXPECT_EQ(codec(board, 0, BoundaryBoard::kForward), narrow ? "none" : "h8");
+  }
+}
+
 TEST(BoundaryBoard, WhatTheConfigNamesStays) {
   BoundaryBoard board(config_of("bf16", "auto"), kElements);
   wire::Reduced sender = report(0), receiver = report(1);

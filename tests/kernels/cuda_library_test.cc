@@ -76,7 +76,7 @@ TEST(CudaLibrary, ItsEntriesAnswerWithoutADevice) {
   }
   const auto codec = make_device_codec(0);
   ASSERT_TRUE(codec) << codec.error().what;
-  const auto encoded = (*codec)->encode({.kind = CodecKind::kLin8, .block = 64}, nullptr, 64);
+  const auto encoded = (*codec)->encode({.kind = CodecKind::kLin8, .block = 64}, {.elements = 64});
   ASSERT_FALSE(encoded);
   EXPECT_EQ(encoded.error().code, ErrorCode::kDevice);
   EXPECT_TRUE(encoded.error().what.starts_with("CUDA: ")) << encoded.error().what;

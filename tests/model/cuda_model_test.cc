@@ -227,38 +227,50 @@ void expect_stages_agree(RunConfig config) {
   }
 }
 
+RunConfig in_bf16_stream(RunConfig config) {
+  config.model.dtype = DType::kF32;
+  config.model.stream = StreamKind::kBF16;
+  return config;
+}
+
 TEST_F(CudaBackend, StagesAgreeWithTheCpu) {
   RunConfig gpt2 = tiny_config();
   gpt2.model.activation = ActivationKind::kGeluTanh;
   expect_stages_agree(gpt2);
   expect_stages_agree(tiny_llama());
+  expect_stages_agree(in_bf16_stream(gpt2));
+  expect_stages_agree(in_bf16_stream(with_boundary(tiny_llama(), BoundaryKind::kMaxout, 4)));
   expect_stages_agree(with_boundary(gpt2, BoundaryKind::kBottleneck, 2));
   expect_stages_agree(with_boundary(gpt2, BoundaryKind::kMaxout, 4));
 }
 
 // What leaves is what encode() makes of the values, what comes in is what decode() makes of them.
-TEST_F(CudaBackend, StagesTakeAndGiveWireBuffers) {
-  RunConfig config = tiny_config();
-  config.model.dtype = DType::kF32;
+void expect_wire_buffers(const RunConfig& config) {
   const ModelSpec spec = resolved(config);
+  const DType dtype = spec.shape.stream_dtype();
   auto model = make_stage(spec, stage_of(spec, 1, 3), {.device = "cuda"});
   ASSERT_TRUE(model->takes_wire());
   const std::uint64_t elements = 4ULL * spec.sequence * spec.hidden_width();
-  Buffer values(elements * sizeof(float)), sums = Buffer::zeroed(model->layout().bytes());
+  Buffer wide(elements * sizeof(float)), sums = Buffer::zeroed(model->layout().bytes());
   for (std::size_t i = 0; i < elements; ++i)
-    values.as<float>()[i] = std::sin(static_cast<float>(i)) + 0.1F * static_cast<float>(i % 7);
+    wide.as<float>()[i] = std::sin(static_cast<float>(i)) + 0.1F * static_cast<float>(i % 7);
+  Buffer values(elements * size_bytes(dtype));
+  ASSERT_TRUE(decode(encode(*parse_codec("bf16"), wide.bytes(), DType::kF32).bytes(), dtype,
+                     values.bytes()));
   TensorSamplePtr last_sample;
   for (const char* name : {"none", "bf16", "h8", "int4"}) {
     const WireRequest request{.codec = *parse_codec(name),
                               .key = kernels::StochasticKey{.seed = 3},
                               .sample_elements = elements};
-    const Buffer wire = encode(request.codec, values.bytes(), DType::kF32);
+    const Buffer wire = encode(request.codec, values.bytes(), dtype);
     Buffer decoded(values.size());
-    ASSERT_TRUE(decode(wire.bytes(), DType::kF32, decoded.bytes()));
+    ASSERT_TRUE(decode(wire.bytes(), dtype, decoded.bytes()));
     // What came as a wire buffer is near the same tensor as values, as near as the sample says.
     const auto expect_encoded = [&](const Buffer& tensor, const Buffer& near,
                                     const TensorSamplePtr& sample) {
-      const auto error = measure_error(tensor.bytes(), near.bytes(), DType::kF32);
+      ASSERT_TRUE(read_wire_header(tensor.bytes()));
+      EXPECT_EQ(read_wire_header(tensor.bytes())->source, dtype);
+      const auto error = measure_error(tensor.bytes(), near.bytes(), dtype);
       ASSERT_TRUE(error) << error.error().what;
       ASSERT_TRUE(sample);
       EXPECT_EQ(sample->elements(), elements);
@@ -292,6 +304,13 @@ TEST_F(CudaBackend, StagesTakeAndGiveWireBuffers) {
   }
   model.reset();
   EXPECT_TRUE(last_sample->measure(*parse_codec("h8"), nullptr)) << "it needs the model";
+}
+
+TEST_F(CudaBackend, StagesTakeAndGiveWireBuffers) {
+  RunConfig config = tiny_config();
+  config.model.dtype = DType::kF32;
+  expect_wire_buffers(config);
+  expect_wire_buffers(in_bf16_stream(config));
 }
 
 // Three passes are begun before the first is waited for: what each gives has the bits of one alone.

@@ -18,7 +18,8 @@ double kept_bytes(const ModelSpec& spec, const StageSpec& stage, std::uint32_t r
                   bool later = false) {
   auto model = make_stage(spec, stage, {.recompute = recompute});
   const Batch batch = make_batch(spec, rows);
-  const Buffer hidden = Buffer::zeroed(std::size_t{rows} * spec.sequence * spec.hidden_width() * 4);
+  const Buffer hidden = Buffer::zeroed(std::size_t{rows} * spec.sequence * spec.hidden_width() *
+                                       size_bytes(spec.shape.stream_dtype()));
   Buffer sums = Buffer::zeroed(model->layout().bytes());
   ForwardInput input{.rows = rows, .loss_scale = 1};
   if (stage.has_embedding()) input.tokens = Batch::view(batch.tokens);
@@ -57,9 +58,17 @@ TEST(Retained, IsWhatTheProcessKeeps) {
   llama.model.d_model = 128;
   llama.model.d_ff = 384;
   llama.batch.sequence = 64;
-  for (const RunConfig& config : {gpt2, llama, with_boundary(gpt2, BoundaryKind::kMaxout, 2),
-                                  with_boundary(gpt2, BoundaryKind::kBottleneck, 4)}) {
+  const auto narrow = [](RunConfig config) {
+    config.model.stream = StreamKind::kBF16;
+    return config;
+  };
+  for (const RunConfig& config :
+       {gpt2, llama, with_boundary(gpt2, BoundaryKind::kMaxout, 2),
+        with_boundary(gpt2, BoundaryKind::kBottleneck, 4), narrow(gpt2), narrow(llama),
+        narrow(with_boundary(gpt2, BoundaryKind::kMaxout, 2)),
+        narrow(with_boundary(gpt2, BoundaryKind::kBottleneck, 4))}) {
     const ModelSpec spec = resolved(config);
+    SCOPED_TRACE(spec.shape.stream == StreamKind::kBF16 ? "bf16 stream" : "fp32 stream");
     for (const std::uint32_t stage : {0U, 1U, 3U}) {
       for (const bool recompute : {false, true}) {
         const StageSpec cut = stage_of(spec, stage, 4);

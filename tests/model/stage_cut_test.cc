@@ -101,7 +101,8 @@ TEST_P(Boundary, StagesEqualTheModelInOnePiece) {
 TEST_P(Boundary, NarrowsWhatTravels) {
   const ModelSpec spec = resolved(GetParam().config);
   const std::size_t bytes =
-      std::size_t{2} * spec.sequence * spec.shape.d_model / spec.shape.boundary_factor * 8;
+      std::size_t{2} * spec.sequence * spec.hidden_width() * size_bytes(spec.shape.stream_dtype());
+  ASSERT_EQ(spec.hidden_width(), spec.shape.d_model / spec.shape.boundary_factor);
   const Batch batch = make_batch(spec, 2);
   const std::vector<StageSpec> cut = even_cut(spec, 2);
   auto first = make_stage(spec, cut[0]);
@@ -133,18 +134,6 @@ RunConfig shared_with_dropout() {
   return config;
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Kinds, Boundary,
-    ::testing::Values(boundary("bottleneck_2", tiny_config(), BoundaryKind::kBottleneck, 2),
-                      boundary("bottleneck_4_llama", tiny_llama(), BoundaryKind::kBottleneck, 4),
-                      boundary("bottleneck_2_shared", shared_with_dropout(),
-                               BoundaryKind::kBottleneck, 2),
-                      boundary("maxout_2_llama", tiny_llama(), BoundaryKind::kMaxout, 2),
-                      boundary("maxout_4", tiny_config(), BoundaryKind::kMaxout, 4),
-                      boundary("bottleneck_2_documents", with_documents(tiny_llama()),
-                               BoundaryKind::kBottleneck, 2)),
-    [](const auto& info) { return info.param.name; });
-
 RunConfig in_fp32(RunConfig config) {
   config.model.dtype = DType::kF32;
   return config;
@@ -154,6 +143,26 @@ RunConfig in_fp8(RunConfig config) {
   config.model.compute = ComputeKind::kFp8;
   return in_fp32(config);
 }
+
+RunConfig in_bf16_stream(RunConfig config) {
+  config.model.stream = StreamKind::kBF16;
+  return in_fp32(config);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Kinds, Boundary,
+    ::testing::Values(
+        boundary("bottleneck_2", tiny_config(), BoundaryKind::kBottleneck, 2),
+        boundary("bottleneck_4_llama", tiny_llama(), BoundaryKind::kBottleneck, 4),
+        boundary("bottleneck_2_shared", shared_with_dropout(), BoundaryKind::kBottleneck, 2),
+        boundary("maxout_2_llama", tiny_llama(), BoundaryKind::kMaxout, 2),
+        boundary("maxout_4", tiny_config(), BoundaryKind::kMaxout, 4),
+        boundary("bottleneck_2_bf16_stream", in_bf16_stream(tiny_llama()),
+                 BoundaryKind::kBottleneck, 2),
+        boundary("maxout_2_bf16_stream", in_bf16_stream(tiny_llama()), BoundaryKind::kMaxout, 2),
+        boundary("bottleneck_2_documents", with_documents(tiny_llama()), BoundaryKind::kBottleneck,
+                 2)),
+    [](const auto& info) { return info.param.name; });
 
 RunConfig odd_sizes() {
   RunConfig config = tiny_llama();  // slots with gaps: q, k, v and gate, up cannot be one product
@@ -175,6 +184,9 @@ INSTANTIATE_TEST_SUITE_P(
                       with("shared_layers", tiny_config(), 0.2, 2, true),
                       with("fp8_dropout", in_fp8(tiny_config()), 0.1, 1, true),
                       with("fp8_llama", in_fp8(tiny_llama()), 0, 1, false),
+                      with("bf16_stream_dropout", in_bf16_stream(tiny_config()), 0.1, 1, true),
+                      with("bf16_stream_llama", in_bf16_stream(tiny_llama()), 0, 1, false),
+                      with("bf16_stream_fp8", in_bf16_stream(in_fp8(tiny_llama())), 0.1, 2, false),
                       with("odd_sizes", odd_sizes(), 0, 1, false),
                       with("documents", with_documents(tiny_config()), 0.2, 1, true),
                       with("documents_fp32", in_fp32(with_documents(tiny_llama())), 0, 1, false)),

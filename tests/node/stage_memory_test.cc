@@ -53,6 +53,23 @@ TEST(StageMemory, TheOptimizersStateIsSmallerIn8Bit) {
   EXPECT_LT(holdings_of(config)[0].memory.optimizer, fp32);
 }
 
+// Of the stream and of nothing else.
+TEST(StageMemory, ABf16StreamKeepsAndSendsLess) {
+  RunConfig config = small_run();
+  config.codec = {.forward = "none", .backward = "none"};
+  const std::vector<StageHolding> wide = holdings_of(config);
+  config.model.stream = StreamKind::kBF16;
+  const std::vector<StageHolding> narrow = holdings_of(config);
+  for (std::size_t stage = 0; stage < wide.size(); ++stage) {
+    EXPECT_EQ(narrow[stage].state_bytes, wide[stage].state_bytes);
+    EXPECT_LT(narrow[stage].memory.activations, wide[stage].memory.activations);
+    // Tokens and targets are as they were.
+    EXPECT_LT(100 * narrow[stage].memory.payloads, 55 * wide[stage].memory.payloads);
+    EXPECT_GT(2 * narrow[stage].memory.payloads, wide[stage].memory.payloads);
+    EXPECT_LT(narrow[stage].cuda.device.activations, wide[stage].cuda.device.activations);
+  }
+}
+
 TEST(StageMemory, ErrorFeedbackKeepsTwoResiduals) {
   RunConfig config = small_run();
   config.codec.error_feedback = true;

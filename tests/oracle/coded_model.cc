@@ -100,7 +100,7 @@ Result<Crossing> CodedModel::crossed(const Part& next, Buffer given, const Codec
     made.wire = std::move(given);
     return made;
   }
-  const DType dtype = spec_.shape.dtype;
+  const DType dtype = spec_.shape.stream_dtype();
   const Buffer wire = encode(codec, given.bytes(), dtype);
   made.values =
       Buffer(std::size_t{rows} * spec_.sequence * spec_.hidden_width() * size_bytes(dtype));

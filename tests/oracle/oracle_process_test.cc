@@ -14,6 +14,11 @@ namespace {
 struct Cell {
   Factors factors;
   DType dtype = DType::kF64;
+  StreamKind stream = StreamKind::kDType;
+  std::string name() const {
+    return factors.name() + (dtype == DType::kF64 ? "Float64" : "Float32") +
+           (stream == StreamKind::kBF16 ? "Bf16Stream" : "");
+  }
 };
 
 constexpr OptimizerKind kAdamW = OptimizerKind::kAdamW;
@@ -33,6 +38,7 @@ std::vector<Cell> cells() {
   for (const Factors& factors : pairwise()) all.push_back({factors, DType::kF64});
   all.push_back({{2, 3, 1, kAdamW, true, false}, DType::kF32});
   all.push_back({{4, 2, 0, kLamb, true, true}, DType::kF32});
+  all.push_back({{4, 2, 0, kAdamW, true, true}, DType::kF32, StreamKind::kBF16});
   return all;
 }
 
@@ -65,7 +71,15 @@ TEST(ProcessOracleTable, HasEveryPairOfLevels) {
 
 class ProcessOracle : public ProcessRuns, public ::testing::WithParamInterface<Cell> {
  protected:
-  void SetUp() override { write_files(config_of(GetParam().factors, GetParam().dtype)); }
+  void SetUp() override {
+    RunConfig config = config_of(GetParam().factors, GetParam().dtype);
+    config.model.stream = GetParam().stream;
+    // Another order of sums moves a bf16 to its neighbour once in some 10^7 values. With so many
+    // of them a step it does in every run, those that the bound is measured of among them.
+    if (config.model.stream == StreamKind::kBF16)
+      config.batch = {.batch = 64, .microbatch = 8, .sequence = 32};
+    write_files(config);
+  }
 };
 
 TEST_P(ProcessOracle, SwarmEqualsReference) {
@@ -86,14 +100,11 @@ TEST_P(ProcessOracle, SwarmEqualsReference) {
   EXPECT_FALSE(apart.tensors.empty());
   const Comparison worst = judge(apart, run_references(reference_options(), make_source()).bound);
   EXPECT_LE(worst.ratio, 1) << worst.sentence();
-  report(GetParam().factors.name(), GetParam().dtype, worst);
+  report(GetParam().name(), GetParam().dtype, worst);
 }
 
 INSTANTIATE_TEST_SUITE_P(Pairwise, ProcessOracle, ::testing::ValuesIn(cells()),
-                         [](const auto& info) {
-                           return info.param.factors.name() +
-                                  (info.param.dtype == DType::kF64 ? "Float64" : "Float32");
-                         });
+                         [](const auto& info) { return info.param.name(); });
 
 }  // namespace
 }  // namespace swarmline::oracle

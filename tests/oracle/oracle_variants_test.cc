@@ -30,13 +30,18 @@ void llama(RunConfig& config) {
   config.model.bias = false;
 }
 
+// Of fp32: there is no narrow stream of doubles.
+void bf16_stream(RunConfig& config) {
+  if (config.model.dtype == DType::kF32) config.model.stream = StreamKind::kBF16;
+}
+
 // As a CUDA stage does it, with the CPU's products.
 void on_devices(SimClusterOptions& options) {
   options.make_model = [](const ModelSpec& spec, const StageSpec& stage,
                           const StageModelOptions& more) -> Result<std::unique_ptr<StageModel>> {
     auto model = make_stage_model(spec, stage, more);
     if (!model) return model;
-    return on_a_device(std::move(*model));
+    return on_a_device(std::move(*model), spec.shape.stream_dtype());
   };
   for (SimPeer& peer : options.peers) peer.way_in = peer.way_out = milliseconds(1);
 }
@@ -144,6 +149,14 @@ std::vector<Variant> variants() {
          c.pipeline.recompute = Recompute::kAlways;
        },
        on_devices},
+      {"Bf16Stream", two, bf16_stream},
+      {"Bf16StreamDelayedLlamaRecomputed", late,
+       [](RunConfig& c) {
+         llama(c);
+         bf16_stream(c);
+         c.pipeline.recompute = Recompute::kAlways;
+       }},
+      {"Bf16StreamOnDevices", two, bf16_stream, on_devices},
       {"NoClipping", two, [](RunConfig& c) { c.optimizer.clip = 0; }},
       {"LongDelays", late, [](RunConfig&) {},
        [](SimClusterOptions& o) {

@@ -46,6 +46,16 @@ TEST(EarlyDecode, ATensorIsReadyWhenItsFrameIs) {
   EXPECT_TRUE(early.take(kPeer, attempt(0), tensor.frame).empty()) << "taken twice";
 }
 
+TEST(EarlyDecode, ATensorOfBf16ComesAsItIs) {
+  EarlyDecode early(2 * kElements, DType::kBF16);
+  Tensor tensor(1);  // its bytes, as twice as many elements
+  tensor.frame.payload = {
+      SharedBytes(encode(*parse_codec("none"), tensor.values.bytes(), DType::kBF16))};
+  early.on_arriving(kPeer, attempt(0), tensor.arrived(300'000));
+  const SharedBytes out = early.take(kPeer, attempt(0), tensor.frame);
+  EXPECT_TRUE(std::ranges::equal(out.view(), tensor.values.bytes()));
+}
+
 TEST(EarlyDecode, ANewAttemptReplacesTheOldOneOfItsNeighbour) {
   EarlyDecode early(kElements, DType::kF32);
   const Tensor first(1), second(2), other(3);

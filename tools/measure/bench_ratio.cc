@@ -13,6 +13,7 @@
 #include "engine/model/stage_model.h"
 #include "engine/net/tcp/tcp_network.h"
 #include "engine/runtime/asio_runtime.h"
+#include "kernels/kernels.h"
 #include "pipeline/protocol/message_kinds.h"
 #include "pipeline/stage/common/device_queue.h"
 #include "pipeline/stage/microbatches/stage_compute.h"
@@ -78,6 +79,11 @@ StageSpec middle_stage(const RatioShape& shape) {
 Buffer sample_tensor(std::uint64_t elements, DType dtype) {
   const std::vector<float> sample = make_sample(SampleTensor::kNormal, elements, kSampleSeed);
   if (dtype == DType::kF32) return Buffer::copy_of(std::as_bytes(std::span(sample)));
+  if (dtype == DType::kBF16) {
+    Buffer narrow(elements * size_bytes(dtype));
+    kernels::fp32_to_bf16(sample.data(), narrow.as<std::uint16_t>().data(), elements);
+    return narrow;
+  }
   const std::vector<double> wide(sample.begin(), sample.end());
   return Buffer::copy_of(std::as_bytes(std::span(wide)));
 }
@@ -185,7 +191,7 @@ class RatioBench {
     });
     if (!model) return std::unexpected(std::move(model).error());
     setup_per_parameter_ = setup / static_cast<double>(stage.parameters);
-    const Buffer tensor = sample_tensor(one.activation_elements, one.spec.shape.dtype);
+    const Buffer tensor = sample_tensor(one.activation_elements, one.spec.shape.stream_dtype());
     Buffer accumulator = Buffer::zeroed((*model)->layout().bytes());
     std::vector<double> forward, backward;
     const double warm = clock_() + kWarmUpSeconds;
@@ -244,7 +250,7 @@ class RatioBench {
 
   Result<void> measure_wire(Case& one, const CodecSpec& codec) {
     progress_(fmt::format("{}, {}", text_of(one.stage.shape), to_string(codec)));
-    const DType dtype = one.spec.shape.dtype;
+    const DType dtype = one.spec.shape.stream_dtype();
     const Buffer tensor = sample_tensor(one.activation_elements, dtype);
     Buffer out(tensor.size());
     Buffer wire;

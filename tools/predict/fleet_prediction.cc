@@ -177,8 +177,9 @@ class Model {
   double tensor_bits(const std::string& codec) const {
     const std::uint64_t elements = std::uint64_t{config_.batch.microbatch} *
                                    question_.model.sequence * question_.model.hidden_width();
-    return kBitsPerByte * static_cast<double>(encoded_bytes(configured_codec(codec, config_.codec),
-                                                            elements, question_.model.shape.dtype));
+    return kBitsPerByte *
+           static_cast<double>(encoded_bytes(configured_codec(codec, config_.codec), elements,
+                                             question_.model.shape.stream_dtype()));
   }
   // What a stage sends of a microbatch: activations on, their gradients back.
   double sent_bits(std::size_t s) const {

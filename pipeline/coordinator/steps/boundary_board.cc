@@ -18,7 +18,7 @@ constexpr std::array<const char*, 2> kWayNames = {"forward", "backward"};
 
 BoundaryBoard::BoundaryBoard(const RunConfig& config, std::uint64_t elements)
     : options_(codec_options(config.codec)),
-      dtype_(config.model.dtype),
+      dtype_(config.model.stream_dtype()),
       elements_(elements),
       chooser_(config.codec.error_budget),
       links_(config.pipeline.stages - 1),

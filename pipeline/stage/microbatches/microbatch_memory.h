@@ -21,7 +21,7 @@ inline std::uint64_t kept_bytes(const StageContext& context, std::uint32_t rows)
 
 inline std::uint64_t microbatch_bytes(const StageContext& context, const MicrobatchTask& task) {
   const std::uint64_t elements = context.activation_elements(task.rows);
-  const DType dtype = context.spec.shape.dtype;
+  const DType dtype = context.spec.shape.stream_dtype();
   std::uint64_t bytes =
       task.input.size() + elements * size_bytes(dtype) + kept_bytes(context, task.rows);
   if (!context.last()) {

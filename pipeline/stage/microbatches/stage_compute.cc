@@ -15,7 +15,7 @@ Result<Incoming> incoming(const StageContext& context, const SharedBytes& values
                           const SharedBytes& wire, std::uint32_t rows) {
   if (context.model.takes_wire()) return Incoming{.wire = wire.view(), .values = {}};
   if (!values.empty()) return Incoming{.wire = {}, .values = values};
-  const DType dtype = context.spec.shape.dtype;
+  const DType dtype = context.spec.shape.stream_dtype();
   Buffer tensor(context.activation_elements(rows) * size_bytes(dtype));
   SWARMLINE_TRY(decode(wire.view(), dtype, tensor.bytes()));
   return Incoming{.wire = {}, .values = SharedBytes(std::move(tensor))};
@@ -67,7 +67,7 @@ void send_tensor(const StageContext& context, const WireRequest& send, Buffer gi
     result.sample = std::move(sample);
     return;
   }
-  const DType dtype = context.spec.shape.dtype;
+  const DType dtype = context.spec.shape.stream_dtype();
   result.wire =
       SharedBytes(encode(send.codec, given.bytes(), dtype, send.key ? &*send.key : nullptr));
   result.sample = host_sample(given.bytes(), dtype, send.sample_elements);
