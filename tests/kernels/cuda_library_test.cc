@@ -75,11 +75,13 @@ TEST(CudaLibrary, ItsEntriesAnswerWithoutADevice) {
     EXPECT_NE(std::string(said), "no error");
   }
   const auto codec = make_device_codec(0);
-  ASSERT_TRUE(codec) << codec.error().what;
-  const auto encoded = (*codec)->encode({.kind = CodecKind::kLin8, .block = 64}, {.elements = 64});
-  ASSERT_FALSE(encoded);
-  EXPECT_EQ(encoded.error().code, ErrorCode::kDevice);
-  EXPECT_TRUE(encoded.error().what.starts_with("CUDA: ")) << encoded.error().what;
+  const auto gradients = make_device_gradients(0);
+  ASSERT_FALSE(codec);
+  ASSERT_FALSE(gradients);
+  for (const Error& refused : {codec.error(), gradients.error()}) {
+    EXPECT_EQ(refused.code, ErrorCode::kDevice);
+    EXPECT_TRUE(refused.what.starts_with("CUDA: ")) << refused.what;
+  }
   const auto optimizer = make_device_optimizer({}, {}, nullptr);
   ASSERT_FALSE(optimizer);
   EXPECT_EQ(optimizer.error().code, ErrorCode::kDevice);
