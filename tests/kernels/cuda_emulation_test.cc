@@ -21,34 +21,6 @@ using kernels::QuantFormat;
 using kernels::QuantSpec;
 using kernels::StochasticKey;
 
-template <typename F>
-void with_codec(QuantFormat format, F f) {
-  switch (format) {
-    case QuantFormat::kLin8:
-      return f(cuda::Lin8{});
-    case QuantFormat::kDyn8:
-      return f(cuda::Dyn8<true>{});
-    case QuantFormat::kDyn8Unsigned:
-      return f(cuda::Dyn8<false>{});
-    case QuantFormat::kH8:
-      return f(cuda::H8{});
-    case QuantFormat::kE4M3:
-      return f(cuda::Fp8E4M3{});
-    case QuantFormat::kE5M2:
-      return f(cuda::Fp8E5M2{});
-    case QuantFormat::kInt4:
-      return f(cuda::Int4{});
-    case QuantFormat::kH4:
-      return f(cuda::H4{});
-  }
-}
-template <typename F>
-void with_type(FloatKind kind, F f) {
-  if (kind == FloatKind::kF32) return f(cuda::Float32{});
-  if (kind == FloatKind::kF16) return f(cuda::Float16{});
-  f(cuda::Bfloat16{});
-}
-
 class Emulation : public CudaQuantizer {
  public:
   explicit Emulation(unsigned stride) : stride_(stride) {}
