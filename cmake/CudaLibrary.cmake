@@ -2,7 +2,7 @@
 # both must have. The library holds the CUDA_SOURCES of all libraries and what they use; it exports its entries alone.
 
 # Lower layers first; includes of CUDA_SOURCES stay inside them.
-set(swarmline_cuda_headers base kernels compression engine/config engine/model engine/optimizer)
+set(swarmline_cuda_headers base kernels compression engine/config engine/fabric engine/model engine/optimizer)
 set(swarmline_cuda_build_id ${CMAKE_BINARY_DIR}/generated/cuda/kernels/cuda_build_id.h)
 
 # swarmline_knows_cuda_build(<target>): it may include "kernels/cuda_build_id.h".

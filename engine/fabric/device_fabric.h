@@ -1,21 +1,21 @@
 // The fabric of a peer on a device: over whichever of the device's libraries are there.
 //   Ownership: the runtime outlives it, and it its groups.
 //   Thread, errors, bounds: as engine/fabric/fabric.h says. Its end waits for what groups that are
-//   gone still close.
+//              gone still close.
 #pragma once
 
 #include <memory>
+#include <string>
 
+#include "engine/fabric/device_fabric_entry.h"
 #include "engine/fabric/fabric.h"
 #include "engine/fabric/fabric_thread.h"
-#include "engine/fabric/ipc_api.h"
-#include "engine/fabric/nccl_api.h"
 #include "engine/runtime/runtime.h"
 
 namespace swarmline {
 
 struct DeviceFabricParts {
-  std::shared_ptr<NcclApi> nccl = nullptr;  // null: it has none
+  std::shared_ptr<NcclApi> nccl = nullptr;  // null: it offers no kNccl
   std::shared_ptr<IpcApi> ipc = nullptr;
   Duration patience = kFabricPatience;
 };
@@ -33,5 +33,11 @@ class DeviceFabric final : public Fabric {
   const DeviceFabricParts parts_;
   FabricThreadKeeper keeper_;
 };
+
+// Of `device`: "cuda" or "cuda:N", once libtorch's CUDA side has been opened, beside which NCCL is;
+// of any other name parts that are missing, and no identity. `missing`: a sentence for each part
+// that is not there.
+DeviceFabricParts device_fabric_parts(const std::string& device, std::string& missing);
+DeviceIdentity device_identity(const std::string& device);
 
 }  // namespace swarmline
