@@ -12,6 +12,7 @@
 #include "cli/config_flags.h"
 #include "cli/join_flags.h"
 #include "console/exit_codes.h"
+#include "engine/fabric/device_fabric.h"
 #include "engine/identity/key_file.h"
 #include "engine/model/stage_model.h"
 #include "node/leadership.h"
@@ -42,6 +43,16 @@ std::string automatic_name() {
   return printable(host_name(), Limits::name_bytes_max - process.size()) + process;
 }
 
+// Of a GPU. What can't be opened here is said when the model is made.
+PeerFabric open_fabric(Runtime& runtime, const std::string& device) {
+  if (free_device_memory(device) == 0) return {};
+  std::string missing;
+  DeviceFabricParts parts = device_fabric_parts(device, missing);
+  if (!missing.empty()) log(LogLevel::kDebug, "sums from GPU to GPU: {}", missing);
+  const GpuIdentity gpu = gpu_identity(device, parts);
+  return {.door = std::make_unique<DeviceFabric>(runtime, std::move(parts)), .gpu = gpu};
+}
+
 Result<int> run_peer(const PeerCommandFlags& flags, const NetworkFactory& network) {
   auto machine = load_peer(flags.machine);
   if (!machine) return std::unexpected(std::move(machine).error());
@@ -68,6 +79,7 @@ Result<int> run_peer(const PeerCommandFlags& flags, const NetworkFactory& networ
                  .guard = std::move(*guard),
                  .make_model = make_stage_model,
                  .free_device_memory = free_device_memory,
+                 .make_fabric = open_fabric,
                  .network = network},
                 [&](PeerOutcome ended) {
                   outcome = std::move(ended);

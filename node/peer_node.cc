@@ -59,6 +59,7 @@ Result<void> PeerNode::open() {
   if (!network) return std::unexpected(std::move(network).error());
   network_ = std::move(*network);
   bulk_ = make_bulk_door(runtime_, *network_);
+  if (options_.make_fabric) fabric_ = options_.make_fabric(runtime_, options_.machine.device);
   const auto& coordinators = options_.coordinators;
   std::function<void(const std::string&)> on_certificate;
   if (options_.guard)
@@ -87,7 +88,9 @@ Result<void> PeerNode::open() {
           .on_certificate = std::move(on_certificate),
           .part_folder = &part_folder_,
           .data_folder = &data_store_,
-          .bulk = bulk_.get()},
+          .bulk = bulk_.get(),
+          .fabric = fabric_.door.get(),
+          .gpu = fabric_.gpu},
       [this](PeerOutcome outcome) {
         runtime_.call_after(kPeerLinger,
                             guard_.wrap([this, outcome = std::move(outcome)] { finish(outcome); }));

@@ -18,6 +18,8 @@
 #include "base/result.h"
 #include "engine/config/run_config.h"
 #include "engine/device/cpu_device.h"
+#include "engine/fabric/fabric.h"
+#include "engine/fabric/gpu_identity.h"
 #include "node/admission/peer_guard.h"
 #include "node/data_store.h"
 #include "node/fetched_pieces.h"
@@ -33,6 +35,12 @@ namespace swarmline {
 inline constexpr Duration kPeerNotice = std::chrono::seconds(28);
 inline constexpr Duration kNoticeMargin = std::chrono::seconds(2);
 
+// How the peer's device reaches those of others on this machine, and what it is.
+struct PeerFabric {
+  std::unique_ptr<Fabric> door = nullptr;  // null: it reaches none
+  GpuIdentity gpu = {};
+};
+
 struct PeerNodeOptions {
   std::vector<Address> coordinators;  // at least one: the run's, and its standbys
   PeerConfig machine;
@@ -40,6 +48,8 @@ struct PeerNodeOptions {
   std::shared_ptr<PeerGuard> guard = nullptr;  // of its links; null: they are plain
   decltype(StagePeerOptions::make_model) make_model;
   decltype(StagePeerOptions::free_device_memory) free_device_memory = {};
+  // On the control thread, before it joins. Empty: it has none.
+  std::function<PeerFabric(Runtime&, const std::string& device)> make_fabric = {};
   // Empty: from the data that the run's config names.
   decltype(StagePeerOptions::make_source) make_source = {};
   NetworkFactory network = make_tcp_network;
@@ -72,6 +82,7 @@ class PeerNode {
   PeerData data_;
   DataStore data_store_;
   CpuDevice device_;
+  PeerFabric fabric_;
   SharedPartFolder part_folder_;
   std::unique_ptr<BulkDoor> bulk_;  // outlives the connections, which have its links
   std::unique_ptr<Network> network_;

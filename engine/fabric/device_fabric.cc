@@ -71,17 +71,16 @@ DeviceFabricParts device_fabric_parts(const std::string& device, std::string& mi
   return parts;
 }
 
-DeviceIdentity device_identity(const std::string& device) {
+GpuIdentity gpu_identity(const std::string& device, const DeviceFabricParts& parts) {
   const auto number = number_of(device);
   if (!number) return {};
   const auto entry = cuda_entry<DeviceFabricEntry>(kDeviceFabricEntry);
   if (!entry) return {};
   auto uuid = (*entry)->uuid(*number);
   if (!uuid) return {};
-  DeviceIdentity identity{.uuid = std::move(*uuid)};
-  if (const auto nccl = (*entry)->make_nccl(*number); nccl)
-    identity.nccl_version = static_cast<std::uint32_t>((*nccl)->version());
-  return identity;
+  return {.uuid = std::move(*uuid),
+          .nccl = parts.nccl ? static_cast<std::uint32_t>(parts.nccl->version()) : 0,
+          .ipc = parts.ipc != nullptr};
 }
 
 }  // namespace swarmline

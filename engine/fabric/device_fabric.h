@@ -10,6 +10,7 @@
 #include "engine/fabric/device_fabric_entry.h"
 #include "engine/fabric/fabric.h"
 #include "engine/fabric/fabric_thread.h"
+#include "engine/fabric/gpu_identity.h"
 #include "engine/runtime/runtime.h"
 
 namespace swarmline {
@@ -38,6 +39,7 @@ class DeviceFabric final : public Fabric {
 // of any other name parts that are missing, and no identity. `missing`: a sentence for each part
 // that is not there.
 DeviceFabricParts device_fabric_parts(const std::string& device, std::string& missing);
-DeviceIdentity device_identity(const std::string& device);
+// What a peer with these parts says of itself.
+GpuIdentity gpu_identity(const std::string& device, const DeviceFabricParts& parts);
 
 }  // namespace swarmline

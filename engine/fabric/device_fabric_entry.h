@@ -3,7 +3,6 @@
 //   Thread: any. Errors: kDevice with one sentence on what is missing.
 #pragma once
 
-#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -12,13 +11,6 @@
 #include "engine/fabric/nccl_api.h"
 
 namespace swarmline {
-
-// What peers of a host say of their devices, so that others know which kind of group they can have.
-struct DeviceIdentity {
-  std::string uuid;                // "GPU-xxxxxxxx-..."; empty: no CUDA device
-  std::uint32_t nccl_version = 0;  // 22809: 2.28.9; 0: it has none
-  bool operator==(const DeviceIdentity&) const = default;
-};
 
 struct DeviceFabricEntry {
   Result<std::unique_ptr<NcclApi>> (*make_nccl)(int device);

@@ -76,7 +76,7 @@ class TorchStageModel final : public StageModel {
   PageLock lock_pages(MutableBytes memory) override {
     return device_.is_cuda() ? lock_pages_for_device(memory) : PageLock();
   }
-  void clear_sums(MutableBytes accumulator) override;
+  void clear_sums(MutableBytes accumulator) override { sums_of(accumulator).zero_(); }
   Result<void> collect_sums(MutableBytes accumulator) override;
   DeviceAddress device_sums(MutableBytes accumulator) override {
     return device_.is_cpu() ? nullptr : static_cast<DeviceAddress>(sums_of(accumulator).data_ptr());
@@ -351,10 +351,6 @@ at::Tensor TorchStageModel::sums_of(MutableBytes accumulator) {
   if (!sums.defined()) sums = at::zeros({elements}, at::TensorOptions(type_).device(device_));
   SWARMLINE_CHECK(device_sums_.size() <= kAccumulatorsMax);
   return sums;
-}
-
-void TorchStageModel::clear_sums(MutableBytes accumulator) {
-  sums_of(accumulator).zero_();
 }
 
 Result<void> TorchStageModel::collect_sums(MutableBytes accumulator) {

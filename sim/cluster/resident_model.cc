@@ -86,27 +86,47 @@ namespace {
 // It is there when it is waited for, and no sooner.
 class HostedWire final : public LeavingWire {
  public:
-  HostedWire(Buffer wire, std::shared_ptr<std::size_t> leaving)
-      : wire_(std::move(wire)), leaving_(std::move(leaving)) {
-    SWARMLINE_CHECK_MSG(++*leaving_ <= kLeavingParts, "more parts begun than there is room for");
-  }
+  HostedWire(Buffer wire, std::shared_ptr<HostedPlaces> places)
+      : wire_(std::move(wire)), places_(std::move(places)) {}
   HostedWire(const HostedWire&) = delete;
   HostedWire& operator=(const HostedWire&) = delete;
-  ~HostedWire() override { --*leaving_; }
-  Result<Buffer> wait() override { return std::move(wire_); }
+  ~HostedWire() override { leave(); }
+  Result<Buffer> wait() override {
+    leave();
+    return std::move(wire_);
+  }
   double number() const override { return 0; }
 
  private:
+  void leave() {
+    if (const auto places = std::exchange(places_, nullptr)) places->give_back();
+  }
+
   Buffer wire_;
-  std::shared_ptr<std::size_t> leaving_;
+  std::shared_ptr<HostedPlaces> places_;
 };
 
 }  // namespace
+
+void HostedPlaces::take() {
+  std::unique_lock lock(mutex_);
+  const bool free =
+      given_back_.wait_for(lock, kPatience, [this] { return taken_ < kLeavingParts; });
+  SWARMLINE_CHECK_MSG(free, "more parts begun than there is room for");
+  ++taken_;
+}
+
+void HostedPlaces::give_back() {
+  const std::scoped_lock lock(mutex_);
+  --taken_;
+  given_back_.notify_one();
+}
 
 Result<std::unique_ptr<LeavingWire>> HostedGradients::begin_encode(
     const CodecSpec& codec, DeviceAddress values, std::uint64_t n, const Feedback& feedback,
     const kernels::StochasticKey* key) {
   SWARMLINE_CHECK(encodes(codec) && (feedback.current == nullptr) == (feedback.next == nullptr));
+  places_->take();
   const BytesView from = values_at(values, n);
   Buffer wire = feedback.current == nullptr
                     ? encode(codec, from, dtype_, key)
@@ -115,7 +135,7 @@ Result<std::unique_ptr<LeavingWire>> HostedGradients::begin_encode(
                                             .next = values_at(feedback.next, n)},
                                            key);
   bus_->to_host += wire.size();
-  return std::make_unique<HostedWire>(std::move(wire), leaving_);
+  return std::make_unique<HostedWire>(std::move(wire), places_);
 }
 
 Result<void> HostedGradients::decode(BytesView wire, DeviceAddress out, std::uint64_t n) {

@@ -8,8 +8,11 @@
 #pragma once
 
 #include <array>
+#include <chrono>
+#include <condition_variable>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <utility>
 
@@ -48,6 +51,19 @@ class HostedOptimizer final : public DeviceOptimizer {
   std::shared_ptr<DeviceBus> bus_;
 };
 
+// Of parts that leave; whoever begins one more waits.
+class HostedPlaces {
+ public:
+  void take();  // CHECKed: a place is given back in kPatience
+  void give_back();
+
+ private:
+  static constexpr auto kPatience = std::chrono::seconds(10);
+  std::mutex mutex_;
+  std::condition_variable given_back_;
+  std::size_t taken_ = 0;
+};
+
 // The host's codecs on memory that counts as a device's.
 class HostedGradients final : public DeviceGradients {
  public:
@@ -67,7 +83,7 @@ class HostedGradients final : public DeviceGradients {
 
   const DType dtype_;
   std::shared_ptr<DeviceBus> bus_;
-  std::shared_ptr<std::size_t> leaving_ = std::make_shared<std::size_t>(0);  // not waited for
+  std::shared_ptr<HostedPlaces> places_ = std::make_shared<HostedPlaces>();
 };
 
 class ResidentModel final : public ModelWrapper {

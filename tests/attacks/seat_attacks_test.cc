@@ -155,6 +155,9 @@ TEST_F(SeatAttack, NamesAndAddressesThatCanNotBePrintedAreRefusedWithASentence) 
   wire::Hello machine;
   machine.set_host("left\x1b[2J");
   EXPECT_NE(refused(machine).find("its host"), std::string::npos);
+  wire::Hello card;
+  card.mutable_gpu()->set_uuid("GPU-1\x1b[2J");
+  EXPECT_NE(refused(card).find("its GPU"), std::string::npos);
   wire::Hello large;
   large.set_zone(std::string(Limits::name_bytes_max + 1, 'z'));
   EXPECT_NE(refused(large).find("at most 128 are taken"), std::string::npos);

@@ -208,16 +208,16 @@ TEST(CudaFabric, ProcessesWithCardsOfTheirOwnExchangeBytesOverNccl) {
 
 TEST(CudaFabric, ADeviceSaysWhichItIs) {
   if (devices() < 1) GTEST_SKIP() << "no CUDA device";
-  const DeviceIdentity identity = device_identity("cuda:0");
-  EXPECT_EQ(identity.uuid.size(), 40U) << identity.uuid;
-  EXPECT_TRUE(identity.uuid.starts_with("GPU-"));
-  EXPECT_EQ(device_identity("cuda"), identity);
   std::string missing;
   const DeviceFabricParts parts = device_fabric_parts("cuda:0", missing);
   EXPECT_EQ(missing, "");
   EXPECT_NE(parts.nccl, nullptr);
-  EXPECT_NE(parts.ipc, nullptr);
-  EXPECT_GE(identity.nccl_version, 21400U);
+  const GpuIdentity identity = gpu_identity("cuda:0", parts);
+  EXPECT_EQ(identity.uuid.size(), 40U) << identity.uuid;
+  EXPECT_TRUE(identity.uuid.starts_with("GPU-"));
+  EXPECT_EQ(gpu_identity("cuda", parts), identity);
+  EXPECT_GE(identity.nccl, 21400U);
+  EXPECT_TRUE(identity.ipc);
 }
 
 }  // namespace
