@@ -11,6 +11,7 @@
 #include "kernels/cuda/cuda_lanes.h"
 #include "kernels/cuda/device_memory.h"
 #include "kernels/cuda/error_sums.cuh"
+#include "kernels/cuda/kernels.cuh"
 #include "kernels/tensor_lanes.h"
 
 namespace swarmline {
