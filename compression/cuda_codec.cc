@@ -69,6 +69,7 @@ class HostWire final : public LeavingWire {
  public:
   HostWire(Buffer wire, std::unique_ptr<LeavingWire> number)
       : wire_(std::move(wire)), number_(std::move(number)) {}
+  Result<void> made() override { return number_->made(); }
   Result<Buffer> wait() override {
     auto here = number_->wait();
     if (!here) return here;

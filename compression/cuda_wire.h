@@ -56,6 +56,7 @@ class CudaWire final : public LeavingWire {
  public:
   CudaWire(std::unique_ptr<kernels::LeavingTensor> tensor, const WireHeader& header)
       : tensor_(std::move(tensor)), header_(header) {}
+  Result<void> made() override { return tensor_->made(); }
   Result<Buffer> wait() override {
     auto wire = tensor_->wait();
     number_ = tensor_->number();

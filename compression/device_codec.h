@@ -27,6 +27,7 @@ namespace swarmline {
 class LeavingWire {
  public:
   virtual ~LeavingWire() = default;
+  virtual Result<void> made() = 0;    // waits until the device has made it; before wait()
   virtual Result<Buffer> wait() = 0;  // once; before the codec is gone
   virtual double number() const = 0;  // after that
 };

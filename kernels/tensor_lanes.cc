@@ -134,6 +134,10 @@ Result<void> LeavingTensor::leave(std::size_t bytes, const double* number) {
   return lanes.record(Lane::kOut, *place.left);
 }
 
+Result<void> LeavingTensor::made() {
+  return ring_.lanes_.synchronize(*ring_.places_[place_].made);
+}
+
 Result<Buffer> LeavingTensor::wait() {
   const LeavingTensors::Place& place = ring_.places_[place_];
   SWARMLINE_TRY(ring_.lanes_.synchronize(*place.left));

@@ -61,6 +61,8 @@ class LeavingTensor {
   // The compute lane has been given all that makes it, and the number, where there is one: it goes
   // on to the host.
   Result<void> leave(std::size_t bytes, const double* number);
+  // Waits until the compute lane has made it; on any thread, as wait().
+  Result<void> made();
   // A copy of it, once it is here.
   Result<Buffer> wait();
   double number() const;  // after wait(); 0 without one

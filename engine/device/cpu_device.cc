@@ -140,8 +140,16 @@ class CpuDevice::Worker {
     }
   }
 
+  Result<void> finish(Job& job) {
+    if (job.computed) {
+      SWARMLINE_TRY(run_part(job.computed));
+      runtime_.post(std::exchange(job.on_computed, nullptr));
+    }
+    return run_part(job.finish);
+  }
+
   void end(Entry entry) {
-    if (entry.result && entry.job.finish) entry.result = run_part(entry.job.finish);
+    if (entry.result && entry.job.finish) entry.result = finish(entry.job);
     const Duration computed = SteadyClock::now() - std::max(entry.begun, last_end_);
     const Duration service =
         hold(entry.submitted, computed, emulated_time(entry.job.kind, computed));
@@ -198,15 +206,13 @@ class CpuDevice::Worker {
   }
 
   // The posted function may run after this object is gone, so it keeps only the shared counter. It
-  // takes body and finish along: what they own dies on the control thread, before its completion
+  // takes the job along: what its parts own dies on the control thread, before its completion
   // runs.
   void complete(Entry entry, JobReport report) {
-    runtime_.post([queued = queued_, body = std::move(entry.job.body),
-                   finish = std::move(entry.job.finish), on_done = std::move(entry.on_done),
+    runtime_.post([queued = queued_, job = std::move(entry.job), on_done = std::move(entry.on_done),
                    report = std::move(report)]() mutable {
       --*queued;
-      body = nullptr;
-      finish = nullptr;
+      job = {};
       on_done(std::move(report));
     });
   }

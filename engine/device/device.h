@@ -4,13 +4,14 @@
 //              on their way out, each lane in order and beside the others. Then the job has a
 //              finish, which waits for the end of it. Bodies run one at a time, in order, and do
 //              not wait for finishes; finishes run one at a time, in order, and beside bodies. A
-//              body without a finish does all. Jobs complete in order.
+//              body without a finish does all. Jobs complete in order. Before its finish, a job may
+//              wait for its products alone, and say on the control thread that they are made.
 //   Ownership: what a job's body references must stay alive and unwritten until its completion ran.
 //   Thread:    submit() on the control thread; body on the device's thread; finish on a second one;
 //              completion posted to the control thread.
-//   Errors:    a body returns kDevice with a sentence, and its finish does not run; exceptions
-//              become kDevice; so in a finish. Full queue: submit() returns kRefused and neither
-//              body nor completion run.
+//   Errors:    a body returns kDevice with a sentence, and nothing else of the job runs; exceptions
+//              become kDevice; so in what waits for products, and in a finish. Full queue: submit()
+//              returns kRefused and neither body nor completion run.
 //   Bounds:    at most Limits::device_queue_jobs_max jobs submitted and not completed.
 //   Emulation: with an Emulation, a job of kind forward/backward (or half of a backward)
 //              holds the device for its set service time (times jitter) around the real one, by a
@@ -51,6 +52,10 @@ struct Job {
   Duration estimate{};
   std::function<Result<void>()> body;
   std::function<Result<void>()> finish = nullptr;  // of a body that only begins; empty: it does all
+  // With a finish, before that: waits for the products, while tensors may be on their way out.
+  // Both or neither: without them nothing is said before the completion.
+  std::function<Result<void>()> computed = nullptr;
+  std::function<void()> on_computed = nullptr;
 };
 
 struct JobReport {

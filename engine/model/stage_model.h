@@ -96,12 +96,14 @@ struct BackwardOutput {
 };
 
 // A pass that was begun. wait(): once, on any thread, beside the model's calls, while the model is
-// there; passes are waited for in the order in which they were begun. An error of wait() is
-// kDevice or kDeviceLost: everything else is said when a pass is begun.
+// there; passes are waited for in the order in which they were begun. Before that computed() may
+// wait for the products alone, while what goes out goes on. An error of either is kDevice or
+// kDeviceLost: everything else is said when a pass is begun.
 template <typename Output>
 class Begun {
  public:
   virtual ~Begun() = default;
+  virtual Result<void> computed() { return {}; }
   virtual Result<Output> wait() = 0;
 };
 

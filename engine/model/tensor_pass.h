@@ -59,6 +59,11 @@ class DevicePass final : public Begun<Output> {
  public:
   DevicePass(Output output, std::unique_ptr<LeavingWire> leaving, Take take)
       : output_(std::move(output)), leaving_(std::move(leaving)), take_(std::move(take)) {}
+  Result<void> computed() override {
+    auto made = leaving_->made();
+    if (!made) made.error() = judged_on_device(std::move(made).error());
+    return made;
+  }
   Result<Output> wait() override {
     auto wire = leaving_->wait();
     if (!wire) return std::unexpected(judged_on_device(std::move(wire).error()));

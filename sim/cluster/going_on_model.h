@@ -38,6 +38,10 @@ class GoingOnModel final : public ModelWrapper {
    public:
     Pass(Output output, std::shared_ptr<Order> order)
         : output_(std::move(output)), order_(std::move(order)), number_(++order_->begun) {}
+    Result<void> computed() override {
+      SWARMLINE_CHECK_MSG(order_->waited < number_, "a pass that was over before it was computed");
+      return {};
+    }
     Result<Output> wait() override {
       SWARMLINE_CHECK_MSG(order_->waited < number_, "a pass that was waited for out of turn");
       order_->waited = number_;

@@ -91,6 +91,7 @@ class HostedWire final : public LeavingWire {
   HostedWire(const HostedWire&) = delete;
   HostedWire& operator=(const HostedWire&) = delete;
   ~HostedWire() override { leave(); }
+  Result<void> made() override { return {}; }
   Result<Buffer> wait() override {
     leave();
     return std::move(wire_);

@@ -100,6 +100,11 @@ struct SimDevice::State : std::enable_shared_from_this<State> {
       end = out_free;
     }
     last_end = std::max(end, last_end);
+    if (*result && entry->job.computed)
+      runtime.call_after(compute_free - now, [entry, result] {
+        *result = run_part(entry->job.computed);
+        if (*result) entry->job.on_computed();
+      });
     runtime.call_after(last_end - now, [self = shared_from_this(), entry, result, service] {
       if (*result) *result = run_part(entry->job.finish);
       self->busy += service;

@@ -72,6 +72,39 @@ TEST_P(DeviceContract, JobsRunOneAtATimeInOrderAndCompleteOnTheControlThread) {
   for (const JobReport& report : reports_) EXPECT_TRUE(report.result.has_value());
 }
 
+// Between the body and the finish; what fails says nothing.
+TEST_P(DeviceContract, ProductsAreSaidToBeComputedBeforeTheCompletion) {
+  std::string said;
+  const auto says = [&](Job job, char name, Result<void> computed) {
+    job.computed = [this, name, computed] {
+      log(static_cast<char>(name - 'a' + '1'));
+      return computed;
+    };
+    job.on_computed = [this, name, &said] {
+      EXPECT_FALSE(completed_.contains(name));
+      said += name;
+    };
+    return job;
+  };
+  Job without_a_body = begun('b');
+  without_a_body.body = [] { return fail(ErrorCode::kDevice, "no body"); };
+  const Result<void> fault = fail(ErrorCode::kDevice, "no products");
+  ASSERT_TRUE(device_->submit(says(begun('a'), 'a', {}), done('a')));
+  ASSERT_TRUE(device_->submit(says(std::move(without_a_body), 'b', {}), done('b')));
+  ASSERT_TRUE(device_->submit(says(begun('c'), 'c', fault), done('c')));
+  ASSERT_TRUE(device_->submit(begun('d'), done('d')));
+  ASSERT_TRUE(run_until([&] { return completed_.size() == 4; }));
+  EXPECT_EQ(completed_, "abcd");
+  EXPECT_EQ(said, "a");
+  const std::string all = logged();
+  EXPECT_LT(all.find('a'), all.find('1'));
+  EXPECT_LT(all.find('1'), all.find('A'));
+  EXPECT_FALSE(all.contains('2') || all.contains('B') || all.contains('C')) << all;
+  EXPECT_EQ(reports_[1].result.error().what, "no body");
+  EXPECT_EQ(reports_[2].result.error().what, "no products");
+  EXPECT_TRUE(reports_[3].result);
+}
+
 TEST_P(DeviceContract, AFullQueueRefusesAndTakesAgainAfterACompletion) {
   for (const char name : {'a', 'b', 'c', 'd'})
     ASSERT_TRUE(device_->submit(job(name), done(name)).has_value());

@@ -165,6 +165,21 @@ TEST(QueuedLanes, DoNothingByThemselves) {
   }
 }
 
+// What waits for the compute lane does not wait for the way out.
+TEST(LeavingTensor, IsMadeBeforeItHasLeft) {
+  QueuedLanes lanes(1, 0);
+  LeavingTensors leaving(lanes);
+  const auto tensor = *leaving.claim(1);
+  const DeviceAddress there = tensor->device();
+  lanes.compute({there}, [there] { *there = std::byte{5}; });
+  ASSERT_TRUE(tensor->leave(1, nullptr));
+  EXPECT_NE(*there, std::byte{5});
+  ASSERT_TRUE(tensor->made());
+  EXPECT_EQ(*there, std::byte{5});
+  *there = std::byte{6};
+  EXPECT_EQ(tensor->wait()->bytes()[0], std::byte{6}) << "it has been copied already";
+}
+
 class TensorLanesTest : public ::testing::TestWithParam<double> {};
 
 // A stage's passes: a tensor comes in, is read and its place overwritten there; one goes out with a

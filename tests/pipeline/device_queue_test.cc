@@ -1,6 +1,10 @@
 // The order of a peer's device work.
 #include "pipeline/stage/common/device_queue.h"
 
+#include <map>
+#include <string>
+#include <vector>
+
 #include <gtest/gtest.h>
 
 #include "sim/doors/sim_device.h"
@@ -120,6 +124,84 @@ TEST_F(DeviceQueueTest, ABacklogIsWhatWaitsAsLongAsSuchJobsTook) {
   EXPECT_EQ(queue_.backlog(), 3ms) << "three forwards; how long a backward takes is not known";
   runtime_.run_for(1s);
   EXPECT_EQ(queue_.backlog(), Duration::zero());
+}
+
+// A device of one job a millisecond, whose tensors leave for three more.
+class LeavingTensorsTest : public testing::Test {
+ protected:
+  // `says_computed`: and does not only complete.
+  void submit(const std::string& name, JobClass job_class, bool says_computed = true) {
+    StageJob job;
+    job.job_class = job_class;
+    job.phase = train(1);
+    job.job.estimate = 1ms;
+    job.job.body = [this, name]() -> Result<void> {
+      begun_.push_back(name);
+      return {};
+    };
+    job.job.finish = [] { return Result<void>(); };
+    if (says_computed)
+      job.job.computed = [this, name]() -> Result<void> {
+        computed_[name] = runtime_.now() - start_;
+        return {};
+      };
+    job.done = [](const JobReport& report) { EXPECT_TRUE(report.result); };
+    queue_.submit(std::move(job));
+  }
+
+  SimRuntime runtime_{1};
+  SimDevice device_{runtime_.node(1), {.way_out = 3ms}};
+  DeviceQueue queue_{device_};
+  const Instant start_ = runtime_.now();
+  std::vector<std::string> begun_;
+  std::map<std::string, Duration> computed_;
+};
+
+TEST_F(LeavingTensorsTest, WeightGradientsBeginBesideThem) {
+  submit("pass", JobClass::kForward);
+  submit("weights", JobClass::kWeightGradients);
+  runtime_.run_for(1s);
+  EXPECT_EQ(computed_.at("weights"), 2ms);
+}
+
+TEST_F(LeavingTensorsTest, WeightGradientsWaitForWhatDoesNotSayThatItIsComputed) {
+  submit("pass", JobClass::kForward, false);
+  submit("weights", JobClass::kWeightGradients);
+  runtime_.run_for(1s);
+  EXPECT_EQ(computed_.at("weights"), 5ms) << "with the completion of the pass";
+}
+
+TEST_F(LeavingTensorsTest, TwoJobsAheadAreTwoThatAreNotComputed) {
+  for (const char* name : {"a", "b", "c", "d"}) submit(name, JobClass::kForward);
+  runtime_.run_for(900us);
+  EXPECT_EQ(begun_.size(), 2U);
+  runtime_.run_for(1ms);
+  EXPECT_EQ(begun_.size(), 3U) << "the first is computed";
+  runtime_.run_for(1ms);
+  EXPECT_EQ(begun_.size(), 3U) << "three are not over";
+  runtime_.run_for(1s);
+  EXPECT_EQ(begun_, (std::vector<std::string>{"a", "b", "c", "d"}));
+}
+
+// Whenever the pass comes.
+TEST(WeightGradients, DelayAPassByOneJobAtMost) {
+  class Run : public LeavingTensorsTest {
+   public:
+    Duration computed(Duration at, int weights) {
+      submit("first", JobClass::kForward);
+      for (int i = 0; i < weights; ++i)
+        submit("weights " + std::to_string(i), JobClass::kWeightGradients);
+      runtime_.run_for(at);
+      submit("urgent", JobClass::kBackward);
+      runtime_.run_for(1s);
+      return computed_.at("urgent");
+    }
+
+   private:
+    void TestBody() override {}
+  };
+  for (Duration at{}; at < 12ms; at += 100us)
+    EXPECT_LE(Run().computed(at, 4), Run().computed(at, 0) + 1ms) << to_seconds(at);
 }
 
 TEST_F(DeviceQueueTest, NothingRunsAfterAStop) {

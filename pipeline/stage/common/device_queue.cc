@@ -78,31 +78,45 @@ Duration DeviceQueue::backlog() const {
   return from_seconds(seconds);
 }
 
+std::function<void()> DeviceQueue::when_computed(std::shared_ptr<bool> is_computed) {
+  return guard_.wrap([this, is_computed = std::move(is_computed)] {
+    *is_computed = true;
+    --not_computed_;
+    feed();
+  });
+}
+
 void DeviceQueue::feed() {
-  while (!stopped_ && on_device_ < kAheadJobs && !waiting_.empty()) {
+  while (!stopped_ && not_computed_ < kAheadJobs && on_device_ < kOnDeviceMax &&
+         !waiting_.empty()) {
     const bool can_wait = waiting_.begin()->second.job_class == JobClass::kWeightGradients;
-    if (can_wait && on_device_ > 0) return;
+    // The last place is a pass's that comes meanwhile.
+    if (can_wait && (not_computed_ > 0 || on_device_ + 1 == kOnDeviceMax)) return;
     auto node = waiting_.extract(waiting_.begin());
     StageJob& next = node.mapped();
     ++on_device_;
+    ++not_computed_;
+    auto is_computed = std::make_shared<bool>(false);
+    if (next.job.computed) next.job.on_computed = when_computed(is_computed);
     const JobKind kind = next.job.kind;
     const JobClass job_class = next.job_class;
-    auto taken = device_.submit(
-        std::move(next.job),
-        guard_.wrap([this, kind, job_class, done = std::move(next.done)](JobReport report) {
-          --on_device_;
-          slowdown_.on_job(kind, report.service);
-          on_job(job_class, report.service);
-          ++finished_;
-          if (cleared_) {
-            if (on_device_ == 0) std::exchange(cleared_, nullptr)();
-            return;
-          }
-          const std::weak_ptr<const char> alive = guard_.watch();
-          done(std::move(report));
-          if (!alive.expired()) feed();
-        }));
-    SWARMLINE_CHECK_MSG(taken.has_value(), "a device takes kAheadJobs jobs");
+    auto taken = device_.submit(std::move(next.job),
+                                guard_.wrap([this, kind, job_class, is_computed,
+                                             done = std::move(next.done)](JobReport report) {
+                                  --on_device_;
+                                  if (!*is_computed) --not_computed_;
+                                  slowdown_.on_job(kind, report.service);
+                                  on_job(job_class, report.service);
+                                  ++finished_;
+                                  if (cleared_) {
+                                    if (on_device_ == 0) std::exchange(cleared_, nullptr)();
+                                    return;
+                                  }
+                                  const std::weak_ptr<const char> alive = guard_.watch();
+                                  done(std::move(report));
+                                  if (!alive.expired()) feed();
+                                }));
+    SWARMLINE_CHECK_MSG(taken.has_value(), "a device takes kOnDeviceMax jobs");
   }
 }
 

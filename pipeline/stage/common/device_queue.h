@@ -1,7 +1,8 @@
 // What a peer's device does next: control work first, then older steps before newer, backward
 // before forward before weight gradients that were left for later before measurements, then in the
-// order of arrival. Hands the device at most kAheadJobs, so that a gradient that arrives late still
-// goes first; what was left for later only when the device has nothing.
+// order of arrival. Hands the device at most kAheadJobs that it has not computed yet, so that a
+// gradient that arrives late still goes first; what was left for later only when it has computed
+// all, whose tensors may still be on their way out. So nothing waits for more than one job of that.
 //   Thread:  control thread. Errors: a job's Result goes to its `done`. Dropped jobs: neither body
 //            nor done run.
 //   Bounds:  the owner admits by bytes; control jobs are a few per phase.
@@ -11,6 +12,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <tuple>
 
 #include "base/callback_guard.h"
@@ -38,6 +40,7 @@ struct StageJob {
 class DeviceQueue {
  public:
   static constexpr int kAheadJobs = 2;
+  static constexpr int kOnDeviceMax = 3;  // with those that are computed and not over
 
   explicit DeviceQueue(Device& device);
   ~DeviceQueue();
@@ -67,6 +70,7 @@ class DeviceQueue {
   static Key key_of(const StageJob& job, std::uint64_t sequence);
   void feed();
   void on_job(JobClass job_class, Duration service);
+  std::function<void()> when_computed(std::shared_ptr<bool> is_computed);
 
   static constexpr std::size_t kClasses = static_cast<std::size_t>(JobClass::kMonitor) + 1;
 
@@ -74,6 +78,7 @@ class DeviceQueue {
   std::map<Key, StageJob> waiting_;
   std::uint64_t next_sequence_ = 1;
   int on_device_ = 0;
+  int not_computed_ = 0;  // of these
   std::uint64_t finished_ = 0;
   Slowdown slowdown_;
   std::array<double, kClasses> usual_seconds_{};  // of a job; 0: none has ended

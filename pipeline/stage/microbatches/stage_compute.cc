@@ -73,12 +73,14 @@ void send_tensor(const StageContext& context, const WireRequest& send, Buffer gi
   result.sample = host_sample(given.bytes(), dtype, send.sample_elements);
 }
 
-// Where nothing goes on by itself, a body does both.
-template <typename Begin, typename Finish>
-void set_parts(Job& job, bool goes_on, const Begin& begin, const Finish& finish) {
+// Where nothing goes on by itself, a body does both. `says_computed`: before its completion, too.
+template <typename Begin, typename Finish, typename Pass>
+void set_parts(Job& job, bool goes_on, const Begin& begin, const Finish& finish, const Pass& begun,
+               bool says_computed) {
   if (goes_on) {
     job.body = begin;
     job.finish = finish;
+    if (says_computed) job.computed = [begun] { return (*begun)->computed(); };
     return;
   }
   job.body = [begin, finish]() -> Result<void> {
@@ -113,7 +115,8 @@ void set_forward(Job& job, StageContext& context, TaskPtr task, WireRequest send
       send_tensor(context, send, std::move(output->hidden), std::move(output->sample), *result);
     return {};
   };
-  set_parts(job, context.model.goes_on(), begin, finish);
+  // Of the last stage's, the backward follows with the completion: nothing is to come in between.
+  set_parts(job, context.model.goes_on(), begin, finish, begun, !context.last());
 }
 
 void set_backward(Job& job, StageContext& context, TaskPtr task, BackwardPlan plan,
@@ -142,7 +145,7 @@ void set_backward(Job& job, StageContext& context, TaskPtr task, BackwardPlan pl
                   *result);
     return {};
   };
-  set_parts(job, context.model.goes_on(), begin, finish);
+  set_parts(job, context.model.goes_on(), begin, finish, begun, true);
 }
 
 void set_adding(Job& job, StageContext& context, TaskPtr task) {
@@ -158,7 +161,7 @@ void set_adding(Job& job, StageContext& context, TaskPtr task) {
     const auto added = (*begun)->wait();
     return added ? Result<void>() : std::unexpected(added.error());
   };
-  set_parts(job, context.model.goes_on(), begin, finish);
+  set_parts(job, context.model.goes_on(), begin, finish, begun, true);
 }
 
 std::function<Result<void>()> subtract_body(StageContext& context, TaskPtr task) {
