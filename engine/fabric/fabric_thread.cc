@@ -25,20 +25,20 @@ FabricThread::~FabricThread() {
   thread_.join();
 }
 
-void FabricThread::run(Job job) {
+void FabricThread::run(Job job, With with) {
   const std::lock_guard lock(mutex_);
   if (cancelled_) return;
-  jobs_.push_back(std::move(job));
+  jobs_.emplace_back(std::move(job), with);
   wake_.notify_all();
 }
 
 void FabricThread::let_go() {
-  std::deque<Job> dropped;
+  std::deque<std::pair<Job, With>> dropped;
   std::unique_lock lock(mutex_);
   cancelled_ = true;
   dropped.swap(jobs_);
   wake_.notify_all();
-  const bool has_let_go = idle_.wait_for(lock, kLetGoPatience, [this] { return !runs_; });
+  const bool has_let_go = idle_.wait_for(lock, kLetGoPatience, [this] { return !has_memory_; });
   SWARMLINE_CHECK_MSG(has_let_go,
                       std::string("the device does not let go of memory that a fabric's group was "
                                   "given: nobody can use it any more"));
@@ -77,14 +77,14 @@ void FabricThread::run_all() {
   for (;;) {
     wake_.wait(lock, [this] { return finishing_ || !jobs_.empty(); });
     if (jobs_.empty()) break;
-    Job job = std::move(jobs_.front());
+    auto [job, with] = std::move(jobs_.front());
     jobs_.pop_front();
-    runs_ = true;
+    has_memory_ = with == With::kMemory;
     lock.unlock();
     job();
     job = nullptr;
     lock.lock();
-    runs_ = false;
+    has_memory_ = false;
     idle_.notify_all();
   }
   const Job last = std::exchange(last_, nullptr);

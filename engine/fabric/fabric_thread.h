@@ -2,18 +2,19 @@
 // order, which the group's end can stop.
 //   Ownership: jobs share what they work on; a FabricThread ends with the last one.
 //   Thread:    control thread; is_cancelled() and pause() within jobs.
-//   Errors:    a job that does not end kLetGoPatience after it was asked to is a CHECK: it may
-//              write to memory that its owner uses for something else.
+//   Errors:    a job with memory that does not end kLetGoPatience after it was asked to is a CHECK:
+//              it may write to memory that its owner uses for something else.
 //   Bounds:    as many jobs as its owner asks for.
 #pragma once
 
 #include <condition_variable>
+#include <cstdint>
 #include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
 #include <thread>
-#include <vector>
+#include <utility>
 
 #include "base/units.h"
 
@@ -29,8 +30,11 @@ class FabricThread {
   FabricThread(const FabricThread&) = delete;
   FabricThread& operator=(const FabricThread&) = delete;
 
-  void run(Job job);
-  // No job runs any more when it returns, nor later; but for the last one.
+  // kMemory: it works on memory of the group's owner.
+  enum class With : std::uint8_t { kMemory, kNothing };
+  void run(Job job, With with = With::kNothing);
+  // No job with memory runs any more when it returns, and of the others at most the one that was
+  // under way, but for the last one.
   void let_go();
   // After let_go(): this job still, and the thread ends.
   void finish(Job last);
@@ -47,9 +51,10 @@ class FabricThread {
 
   mutable std::mutex mutex_;
   std::condition_variable wake_, idle_;
-  std::deque<Job> jobs_;  // under mutex_, as all below
+  std::deque<std::pair<Job, With>> jobs_;  // under mutex_, as all below
   Job last_;
-  bool runs_ = false, cancelled_ = false, finishing_ = false, ended_ = false;
+  bool has_memory_ = false;  // the job under way
+  bool cancelled_ = false, finishing_ = false, ended_ = false;
   std::thread thread_;
 };
 

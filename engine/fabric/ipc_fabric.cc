@@ -93,11 +93,13 @@ class IpcGroup final : public FabricGroup {
     return swarmline::fail(ErrorCode::kCorrupt, "it is no word of this group over CUDA's IPC");
   }
 
-  void run(std::function<void(const Posts&)> job) {
+  void run(std::function<void(const Posts&)> job,
+           FabricThread::With with = FabricThread::With::kNothing) {
     thread_->run([job = std::move(job), post = Posts{.runtime = runtime_,
                                                      .on_error = on_error_,
                                                      .on_shared = on_shared_,
-                                                     .on_copied = on_copied_}] { job(post); });
+                                                     .on_copied = on_copied_}] { job(post); },
+                 with);
   }
 
   static std::vector<FabricTransfer> transfers_of(const std::vector<FabricTransfer>& transfers,
@@ -181,12 +183,14 @@ class IpcGroup final : public FabricGroup {
     for (std::size_t i = 0; i < receives.size(); ++i)
       copies.push_back({.from = other.offers[i], .to = receives[i].memory});
     other.copies = true;
-    run([thread = thread_.get(), member = member_, copies = std::move(copies),
+    run(
+        [thread = thread_.get(), member = member_, copies = std::move(copies),
          from](const Posts& post) {
-      const Result<void> copied = member->copy(*thread, copies);
-      if (!copied) return post.error(copied.error());
-      post.copied(from);
-    });
+          const Result<void> copied = member->copy(*thread, copies);
+          if (!copied) return post.error(copied.error());
+          post.copied(from);
+        },
+        FabricThread::With::kMemory);
   }
 
   void copied(std::uint32_t from) {

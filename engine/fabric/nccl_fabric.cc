@@ -229,13 +229,15 @@ class NcclGroup final : public FabricGroup {
 
   void begin(const std::vector<FabricTransfer>& transfers) {
     if (!has_id_) return;
-    thread_->run([thread = thread_.get(), member = member_, post = posts(), transfers,
-                  turn = turns_.turn()] {
-      if (!member->is_well()) return;
-      const Result<void> exchanged = member->exchange(*thread, transfers);
-      if (!exchanged) return post.error(exchanged.error());
-      post.turn_end(turn);
-    });
+    thread_->run(
+        [thread = thread_.get(), member = member_, post = posts(), transfers,
+         turn = turns_.turn()] {
+          if (!member->is_well()) return;
+          const Result<void> exchanged = member->exchange(*thread, transfers);
+          if (!exchanged) return post.error(exchanged.error());
+          post.turn_end(turn);
+        },
+        FabricThread::With::kMemory);
   }
 
   Runtime& runtime_;
