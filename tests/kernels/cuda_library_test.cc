@@ -6,6 +6,7 @@
 
 #include "compression/device_codec_entry.h"
 #include "compression/device_gradients_entry.h"
+#include "engine/fabric/device_fabric.h"
 #include "engine/model/device_kernels.h"
 #include "engine/model/device_optimizer_entry.h"
 
@@ -52,8 +53,8 @@ TEST(CudaLibrary, TheRealOneHasEveryEntry) {
     EXPECT_FALSE(SWARMLINE_CUDA_IS_BUILT) << library.error().what;
     GTEST_SKIP() << library.error().what;
   }
-  for (const char* const entry :
-       {kDeviceCodecEntry, kDeviceGradientsEntry, kDeviceOptimizerEntry, kDeviceKernelsEntry})
+  for (const char* const entry : {kDeviceCodecEntry, kDeviceFabricEntry, kDeviceGradientsEntry,
+                                  kDeviceOptimizerEntry, kDeviceKernelsEntry})
     EXPECT_NE(library->find(entry), nullptr) << entry;
   EXPECT_EQ(library->find("cudaMalloc_static"), nullptr);
 }
@@ -82,6 +83,11 @@ TEST(CudaLibrary, ItsEntriesAnswerWithoutADevice) {
     EXPECT_EQ(refused.code, ErrorCode::kDevice);
     EXPECT_TRUE(refused.what.starts_with("CUDA: ")) << refused.what;
   }
+  std::string missing;
+  const DeviceFabricParts fabric = device_fabric_parts("cuda:0", missing);
+  EXPECT_EQ(fabric.ipc, nullptr) << "memory of no device";
+  EXPECT_NE(missing, "");
+  EXPECT_EQ(gpu_identity("cuda:0", fabric).uuid, "");
   const auto optimizer = make_device_optimizer({}, {}, nullptr);
   ASSERT_FALSE(optimizer);
   EXPECT_EQ(optimizer.error().code, ErrorCode::kDevice);
