@@ -28,7 +28,7 @@ using kernels::cuda::kDefaultStream;
 
 bool runs_on_device(const CodecSpec& codec, DType dtype) {
   const bool rounds = codec.kind == CodecKind::kFp16 || codec.kind == CodecKind::kBf16;
-  return quant_spec(codec) || (rounds && dtype == DType::kF32);
+  return quant_spec(codec) || codec.kind == CodecKind::kNone || (rounds && dtype == DType::kF32);
 }
 
 std::size_t bytes_of(const DeviceValues& values) {
@@ -182,7 +182,10 @@ Result<void> CudaCodec::decode(BytesView wire, const DeviceValues& out) {
                    "copying a tensor to the device");
   }
   SWARMLINE_TRY(check_target(*header, out.dtype, out_bytes));
-  for (Tile tile; next_tile(*header, tile);) SWARMLINE_TRY(check_hash(header->codec, tile, wire));
+  for (Tile tile; next_tile(*header, tile);) {
+    SWARMLINE_TRY(check_hash(header->codec, tile, wire));
+    SWARMLINE_TRY(check_codes(*header, tile, wire));
+  }
   const auto arrived = arriving_.bring(wire);
   if (!arrived) return std::unexpected(arrived.error());
   const WirePlace place{*arrived};

@@ -42,7 +42,6 @@ class CudaGradients final : public DeviceGradients {
   Result<void> write_with_feedback(const WirePlace& wire, const WireHeader& header,
                                    const float* values, const Feedback& feedback,
                                    const StochasticKey* key);
-  Result<void> bring_values(BytesView wire, const WireHeader& header, float* out);
 
   const int device_;
   const std::unique_ptr<kernels::Lanes> lanes_;
@@ -99,29 +98,6 @@ Result<std::unique_ptr<LeavingWire>> CudaGradients::begin_encode(const CodecSpec
   return std::make_unique<CudaWire>(std::move(*leaving), header);
 }
 
-// Of codec `none`: values as they lie in the tiles, whose ends stay behind.
-Result<void> CudaGradients::bring_values(BytesView wire, const WireHeader& header, float* out) {
-  constexpr std::size_t kTileValues = kWireTileElements * sizeof(float);
-  constexpr const char* kWhat = "copying values out of their tiles";
-  const std::size_t tile_bytes =
-      tile_shape(header.codec, kWireTileElements, header.source).total_bytes();
-  const std::uint64_t full = header.elements / kWireTileElements;
-  const std::size_t rest = header.elements % kWireTileElements * sizeof(float);
-  const auto arrived = arriving_.bring(wire);
-  if (!arrived) return std::unexpected(arrived.error());
-  const std::byte* const tiles = WirePlace{*arrived}.tiles();
-  if (full > 0)
-    SWARMLINE_TRY(checked(cudaMemcpy2DAsync(out, kTileValues, tiles, tile_bytes, kTileValues, full,
-                                            cudaMemcpyDeviceToDevice, kDefaultStream),
-                          kWhat));
-  if (rest > 0)
-    SWARMLINE_TRY(checked(cudaMemcpyAsync(out + full * kWireTileElements, tiles + full * tile_bytes,
-                                          rest, cudaMemcpyDeviceToDevice, kDefaultStream),
-                          kWhat));
-  SWARMLINE_TRY(arriving_.used());
-  return flag_.settle();
-}
-
 Result<void> CudaGradients::decode(BytesView wire, DeviceAddress out, std::uint64_t n) {
   const auto header = read_wire_header(wire);
   if (!header) return std::unexpected(header.error());
@@ -131,7 +107,6 @@ Result<void> CudaGradients::decode(BytesView wire, DeviceAddress out, std::uint6
     SWARMLINE_TRY(check_hash(header->codec, tile, wire));
     SWARMLINE_TRY(check_codes(*header, tile, wire));
   }
-  if (header->codec.kind == CodecKind::kNone) return bring_values(wire, *header, floats(out));
   const auto arrived = arriving_.bring(wire);
   if (!arrived) return std::unexpected(arrived.error());
   const WirePlace place{*arrived};

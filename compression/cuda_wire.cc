@@ -37,11 +37,40 @@ float* fp32_of(const DeviceValues& values) {
   return reinterpret_cast<float*>(values.at);
 }
 
+// Codec `none`: values as they lie in the tiles, whose ends stay behind.
+Result<void> copy_tiles(const WirePlace& wire, const WireHeader& header, const DeviceValues& values,
+                        bool into_tiles) {
+  constexpr const char* kWhat = "copying values into or out of their tiles";
+  const std::size_t width = size_bytes(values.dtype);
+  const std::size_t full_values = kWireTileElements * width;
+  const std::size_t full_tile =
+      tile_shape(header.codec, kWireTileElements, header.source).total_bytes();
+  const std::uint64_t full = header.elements / kWireTileElements;
+  const std::size_t rest = header.elements % kWireTileElements * width;
+  std::byte* const tiles = wire.tiles();
+  const auto copy = [&](std::byte* tile, std::byte* at, std::size_t bytes, std::uint64_t rows) {
+    return into_tiles ? cudaMemcpy2DAsync(tile, full_tile, at, full_values, bytes, rows,
+                                          cudaMemcpyDeviceToDevice, kDefaultStream)
+                      : cudaMemcpy2DAsync(at, full_values, tile, full_tile, bytes, rows,
+                                          cudaMemcpyDeviceToDevice, kDefaultStream);
+  };
+  if (full > 0) SWARMLINE_TRY(checked(copy(tiles, values.at, full_values, full), kWhat));
+  if (rest > 0)
+    SWARMLINE_TRY(
+        checked(copy(tiles + full * full_tile, values.at + full * full_values, rest, 1), kWhat));
+  return {};
+}
+
 }  // namespace
 
 Result<void> write_tiles(const WirePlace& wire, const WireHeader& header,
                          const DeviceValues& values, const StochasticKey* key) {
   constexpr const char* kWhat = "encoding a tensor";
+  if (header.codec.kind == CodecKind::kNone) {
+    // Nobody looks whether they are finite: the flag is set in any case.
+    SWARMLINE_TRY(checked(cudaMemsetAsync(wire.at, 1, 1, kDefaultStream), kWhat));
+    return copy_tiles(wire, header, values, /*into_tiles=*/true);
+  }
   if (const auto spec = quant_spec(header.codec)) {
     return checked(
         kernels::cuda::quantize_wire(*spec, float_kind(values.dtype), values.at, header.elements,
@@ -63,6 +92,8 @@ Result<void> write_tiles(const WirePlace& wire, const WireHeader& header,
 
 Result<void> read_tiles(const WirePlace& wire, const WireHeader& header, const DeviceValues& out) {
   constexpr const char* kWhat = "decoding a tensor";
+  if (header.codec.kind == CodecKind::kNone)
+    return copy_tiles(wire, header, out, /*into_tiles=*/false);
   if (const auto spec = quant_spec(header.codec)) {
     return checked(
         kernels::cuda::dequantize_wire(*spec, wire.tiles(), header.elements, float_kind(out.dtype),

@@ -29,12 +29,11 @@ struct WirePlace {
   }
 };
 
-// Scales (or positions) and codes of every tile, of any codec but `none`; 16-bit codecs and topk of
-// fp32 only; the flag: whether a value
-// is not finite. Gaps, checksums and the header are seal_wire()'s.
+// Scales (or positions) and codes of every tile, 16-bit codecs and topk of fp32 only; the flag:
+// whether a value is not finite. Gaps, checksums and the header are seal_wire()'s.
 Result<void> write_tiles(const WirePlace& wire, const WireHeader& header,
                          const DeviceValues& values, const kernels::StochasticKey* key);
-// The header was checked, and with topk each tile's positions.
+// The header was checked, and each tile by check_codes().
 Result<void> read_tiles(const WirePlace& wire, const WireHeader& header, const DeviceValues& out);
 
 // The flag as the host reads it.
