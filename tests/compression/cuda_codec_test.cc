@@ -1,5 +1,5 @@
-// DeviceCodec on CUDA has the bits, values and errors of encode() and decode(). Skips, with the
-// reason, without a GPU.
+// DeviceCodec on CUDA has the bits, values and errors of encode() and decode(): on a GPU, without
+// which it skips with the reason; and over a stand-in for CUDA, on the host.
 
 #include <cmath>
 #include <limits>
@@ -7,9 +7,9 @@
 #include <gtest/gtest.h>
 
 #include "base/hash.h"
-#include "compression/device_codec.h"
 #include "compression/wire.h"
 #include "kernels/kernels.h"
+#include "tests/compression/cuda_under_test.h"
 #include "tests/compression/wire_values.h"
 #include "tests/kernels/device_array.h"
 
@@ -26,7 +26,7 @@ class CudaCodec : public testing::CudaTest {
   void SetUp() override {
     testing::CudaTest::SetUp();
     if (IsSkipped()) return;
-    auto made = make_device_codec(0);
+    auto made = testing::codec_under_test();
     ASSERT_TRUE(made) << made.error().what;
     codec_ = std::move(*made);
   }
@@ -68,18 +68,22 @@ class CudaCodec : public testing::CudaTest {
   std::unique_ptr<DeviceCodec> codec_;
 };
 
-constexpr std::size_t kSizes[] = {0,    1,    31,     32,     33,     63,      64,       65,
+std::vector<std::size_t> sizes() {
+  std::vector<std::size_t> all = {0,    1,    31,     32,     33,     63,      64,       65,
                                   4095, 4096, 65'535, 65'536, 65'537, 200'001, 1'000'003};
+  std::erase_if(all, [](std::size_t n) { return n > testing::largest_under_test(); });
+  return all;
+}
 
 TEST_F(CudaCodec, HasTheHostsBitsAtEverySize) {
   for (const CodecSpec& spec : all_codecs())
-    for (const std::size_t n : kSizes)
+    for (const std::size_t n : sizes())
       ASSERT_NO_FATAL_FAILURE(expect_host_bits(spec, testing::samples<float>(n, 3)));
 }
 
 TEST_F(CudaCodec, RoundsStochasticallyAsTheHost) {
   for (const CodecSpec& spec : all_codecs())
-    for (const std::size_t n : {1UL, 4096UL, 65'537UL, 1'000'003UL})
+    for (const std::size_t n : {1UL, 4096UL, 65'537UL, testing::largest_under_test()})
       ASSERT_NO_FATAL_FAILURE(expect_host_bits(spec, testing::samples<float>(n, 4), &kKey));
 }
 
@@ -148,7 +152,7 @@ TEST_F(CudaCodec, MeasuresAsTheHost) {
   constexpr float kInf = std::numeric_limits<float>::infinity();
   constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
   for (const CodecSpec& spec : all_codecs()) {
-    for (const std::size_t n : kSizes) {
+    for (const std::size_t n : sizes()) {
       for (const float last : {1.0F, 3e38F, kInf, -kInf, kNan}) {
         SCOPED_TRACE(to_string(spec) + " of " + std::to_string(n) + ", last " +
                      std::to_string(last));
@@ -172,7 +176,7 @@ TEST_F(CudaCodec, MeasuresAsTheHost) {
 // Straight from bf16 and into it, as the host does: the same wire buffer, source type and values.
 TEST_F(CudaCodec, HasTheHostsBitsOfBf16) {
   for (const CodecSpec& spec : all_codecs()) {
-    for (const std::size_t n : kSizes) {
+    for (const std::size_t n : sizes()) {
       for (const bool stochastic : {false, true}) {
         const kernels::StochasticKey* const key = stochastic ? &kKey : nullptr;
         SCOPED_TRACE(to_string(spec) + " of " + std::to_string(n));

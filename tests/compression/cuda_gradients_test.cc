@@ -1,7 +1,9 @@
-// DeviceGradients on CUDA. Skips, with the reason, without a GPU.
+// DeviceGradients on CUDA: on a GPU, without which it skips with the reason; and over a stand-in
+// for CUDA, on the host.
 
 #include <cuda_runtime.h>
 
+#include "tests/compression/cuda_under_test.h"
 #include "tests/compression/device_gradients_suite.h"
 
 namespace swarmline::testing {
@@ -34,7 +36,7 @@ Result<std::unique_ptr<GradientsDevice>> make_on_cuda() {
   const cudaError_t status = cudaGetDeviceCount(&devices);
   if (status != cudaSuccess || devices == 0)
     return fail(ErrorCode::kDevice, std::string("no CUDA device: ") + cudaGetErrorString(status));
-  auto gradients = make_device_gradients(0);
+  auto gradients = gradients_under_test();
   EXPECT_TRUE(gradients) << gradients.error().what;
   if (!gradients) return std::unexpected(std::move(gradients).error());
   return std::make_unique<OnCuda>(std::move(*gradients));
