@@ -128,6 +128,8 @@ void GradientExchange::average(const Phase& phase, const SealedGroup& group) {
     return other.phase == phase && other.group == group.group &&
            (state == kAveraging || state == kFetching);
   });
+  // An earlier attempt would end in the place of this one, which may be a while from its start.
+  averager_.abandon(phase, group.group);
   drop_rounds(
       [&](const RoundKey& other) { return other.phase != phase || other.group == group.group; });
   const ParameterLayout& layout = context_.model.layout();

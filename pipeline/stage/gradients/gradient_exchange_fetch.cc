@@ -215,6 +215,8 @@ void GradientExchange::checked(const RoundKey& key, Buffer bytes, std::uint64_t 
 void GradientExchange::place(const RoundKey& key) {
   begin(key.phase);
   take_place(key);
+  // An island's round works in that place on the device.
+  island_rounds_.drop([&](const RoundKey& other) { return other.group == key.group; });
   const auto entry = entries_.find(key);
   auto bytes = std::make_shared<Buffer>(std::exchange(entry->second.fetched, Buffer()));
   become(entry, kPlacing);
