@@ -17,7 +17,6 @@
 namespace swarmline {
 namespace {
 
-using kernels::ArrivingTensors;
 using kernels::Lane;
 using kernels::LeavingTensors;
 using kernels::StochasticKey;
@@ -87,7 +86,7 @@ class CudaCodec final : public DeviceCodec {
   CudaCodec(int device, std::unique_ptr<kernels::Lanes> lanes)
       : device_(device), lanes_(std::move(lanes)) {}
   ~CudaCodec() override { cudaSetDevice(device_); }
-  Result<void> begin() { return flag_.begin(); }
+  Result<void> begin() { return wires_.begin(); }
 
   Result<Buffer> encode(const CodecSpec& codec, const DeviceValues& values,
                         const StochasticKey* key) override;
@@ -114,9 +113,7 @@ class CudaCodec final : public DeviceCodec {
 
   const int device_;
   const std::unique_ptr<kernels::Lanes> lanes_;
-  ArrivingTensors arriving_{*lanes_};
-  LeavingTensors leaving_{*lanes_};
-  WireFlag flag_{*lanes_};
+  CudaWires wires_{*lanes_, LeavingTensors::kLeaving};
   // measure()'s.
   DeviceMemory decoded_;
   DeviceMemory wide_, wide_decoded_;  // of bf16
@@ -126,7 +123,7 @@ class CudaCodec final : public DeviceCodec {
 
 Result<std::unique_ptr<LeavingWire>> CudaCodec::begin_number(const double* number) {
   SWARMLINE_TRY(choose_device());
-  auto leaving = leaving_.claim(0);
+  auto leaving = wires_.leaving().claim(0);
   if (!leaving) return std::unexpected(std::move(leaving).error());
   SWARMLINE_TRY((*leaving)->leave(0, number));
   return std::make_unique<CudaWire>(std::move(*leaving), WireHeader{});
@@ -148,19 +145,10 @@ Result<std::unique_ptr<LeavingWire>> CudaCodec::begin_encode(const CodecSpec& co
                                       std::move(*rest));
   }
   if (key && !can_round_stochastically(codec)) key = nullptr;
-  const std::size_t bytes = encoded_bytes(codec, values.elements, values.dtype);
-  const WireHeader header{.codec = codec,
-                          .source = values.dtype,
-                          .stochastic = key != nullptr,
-                          .elements = values.elements,
-                          .payload_bytes = bytes - kWireHeaderBytes};
-  auto leaving = leaving_.claim(bytes);
-  if (!leaving) return std::unexpected(std::move(leaving).error());
-  const WirePlace wire{(*leaving)->device()};
-  SWARMLINE_TRY(wire.clear_flag());
-  SWARMLINE_TRY(write_tiles(wire, header, values, key));
-  SWARMLINE_TRY((*leaving)->leave(bytes, number));
-  return std::make_unique<CudaWire>(std::move(*leaving), header);
+  return wires_.leave(codec, values, key != nullptr, number,
+                      [&](const WirePlace& wire, const WireHeader& header) {
+                        return write_tiles(wire, header, values, key);
+                      });
 }
 
 Result<Buffer> CudaCodec::encode(const CodecSpec& codec, const DeviceValues& values,
@@ -173,37 +161,23 @@ Result<Buffer> CudaCodec::encode(const CodecSpec& codec, const DeviceValues& val
 Result<void> CudaCodec::decode(BytesView wire, const DeviceValues& out) {
   const auto header = read_wire_header(wire);
   if (!header) return std::unexpected(header.error());
-  const std::size_t out_bytes = bytes_of(out);
   SWARMLINE_TRY(choose_device());
   if (!runs_on_device(header->codec, out.dtype)) {
-    Buffer values(out_bytes);
+    Buffer values(bytes_of(out));
     SWARMLINE_TRY(swarmline::decode(wire, out.dtype, values.bytes()));
-    return checked(cudaMemcpy(out.at, values.data(), out_bytes, cudaMemcpyHostToDevice),
+    return checked(cudaMemcpy(out.at, values.data(), values.size(), cudaMemcpyHostToDevice),
                    "copying a tensor to the device");
   }
-  SWARMLINE_TRY(check_target(*header, out.dtype, out_bytes));
-  for (Tile tile; next_tile(*header, tile);) {
-    SWARMLINE_TRY(check_hash(header->codec, tile, wire));
-    SWARMLINE_TRY(check_codes(*header, tile, wire));
-  }
-  const auto arrived = arriving_.bring(wire);
-  if (!arrived) return std::unexpected(arrived.error());
-  const WirePlace place{*arrived};
-  SWARMLINE_TRY(place.clear_flag());
-  SWARMLINE_TRY(read_tiles(place, *header, out));
-  const auto non_finite = flag_.read(place);
-  SWARMLINE_TRY(arriving_.used());
-  if (!non_finite) return std::unexpected(non_finite.error());
-  return check_announced(*header, out.dtype, *non_finite);
+  return wires_.arrive(wire, *header, out);
 }
 
 Result<void> CudaCodec::bring(BytesView bytes, DeviceAddress device_out) {
   if (bytes.empty()) return {};
   SWARMLINE_TRY(choose_device());
-  const auto arrived = arriving_.bring(bytes);
+  const auto arrived = wires_.arriving().bring(bytes);
   if (!arrived) return std::unexpected(arrived.error());
   SWARMLINE_TRY(lanes_->copy(Lane::kCompute, device_out, *arrived, bytes.size()));
-  return arriving_.used();
+  return wires_.arriving().used();
 }
 
 Result<void> CudaCodec::there_and_back(const CodecSpec& codec, const DeviceValues& values,

@@ -12,8 +12,6 @@
 namespace swarmline {
 namespace {
 
-using kernels::ArrivingTensors;
-using kernels::LeavingTensors;
 using kernels::StochasticKey;
 using kernels::cuda::checked;
 using kernels::cuda::DeviceMemory;
@@ -28,7 +26,7 @@ class CudaGradients final : public DeviceGradients {
   CudaGradients(int device, std::unique_ptr<kernels::Lanes> lanes)
       : device_(device), lanes_(std::move(lanes)) {}
   ~CudaGradients() override { cudaSetDevice(device_); }
-  Result<void> begin() { return flag_.begin(); }
+  Result<void> begin() { return wires_.begin(); }
 
   bool encodes(const CodecSpec& codec) const override { return codec.kind != CodecKind::kNone; }
   Result<std::unique_ptr<LeavingWire>> begin_encode(const CodecSpec& codec, DeviceAddress values,
@@ -45,9 +43,7 @@ class CudaGradients final : public DeviceGradients {
 
   const int device_;
   const std::unique_ptr<kernels::Lanes> lanes_;
-  ArrivingTensors arriving_{*lanes_};
-  LeavingTensors leaving_{*lanes_, kLeavingParts};
-  WireFlag flag_{*lanes_};
+  CudaWires wires_{*lanes_, kLeavingParts};
   DeviceMemory corrected_;  // values + feedback.current
 };
 
@@ -82,40 +78,21 @@ Result<std::unique_ptr<LeavingWire>> CudaGradients::begin_encode(const CodecSpec
   SWARMLINE_CHECK((feedback.current == nullptr) == (feedback.next == nullptr));
   SWARMLINE_TRY(choose_device());
   if (key && !can_round_stochastically(codec)) key = nullptr;
-  const std::size_t bytes = encoded_bytes(codec, n, DType::kF32);
-  const WireHeader header{.codec = codec,
-                          .stochastic = key != nullptr,
-                          .elements = n,
-                          .payload_bytes = bytes - kWireHeaderBytes};
-  auto leaving = leaving_.claim(bytes);
-  if (!leaving) return std::unexpected(std::move(leaving).error());
-  const WirePlace wire{(*leaving)->device()};
-  SWARMLINE_TRY(wire.clear_flag());
-  SWARMLINE_TRY(feedback.current == nullptr
-                    ? write_tiles(wire, header, {values, n}, key)
-                    : write_with_feedback(wire, header, floats(values), feedback, key));
-  SWARMLINE_TRY((*leaving)->leave(bytes, nullptr));
-  return std::make_unique<CudaWire>(std::move(*leaving), header);
+  const DeviceValues of{values, n};
+  return wires_.leave(codec, of, key != nullptr, /*number=*/nullptr,
+                      [&](const WirePlace& wire, const WireHeader& header) {
+                        return feedback.current == nullptr
+                                   ? write_tiles(wire, header, of, key)
+                                   : write_with_feedback(wire, header, floats(values), feedback,
+                                                         key);
+                      });
 }
 
 Result<void> CudaGradients::decode(BytesView wire, DeviceAddress out, std::uint64_t n) {
   const auto header = read_wire_header(wire);
   if (!header) return std::unexpected(header.error());
   SWARMLINE_TRY(choose_device());
-  SWARMLINE_TRY(check_target(*header, DType::kF32, n * sizeof(float)));
-  for (Tile tile; next_tile(*header, tile);) {
-    SWARMLINE_TRY(check_hash(header->codec, tile, wire));
-    SWARMLINE_TRY(check_codes(*header, tile, wire));
-  }
-  const auto arrived = arriving_.bring(wire);
-  if (!arrived) return std::unexpected(arrived.error());
-  const WirePlace place{*arrived};
-  SWARMLINE_TRY(place.clear_flag());
-  SWARMLINE_TRY(read_tiles(place, *header, {out, n}));
-  const auto non_finite = flag_.read(place);
-  SWARMLINE_TRY(arriving_.used());
-  if (!non_finite) return std::unexpected(non_finite.error());
-  return check_announced(*header, DType::kF32, *non_finite);
+  return wires_.arrive(wire, *header, {out, n});
 }
 
 Result<void> CudaGradients::add(DeviceAddress a, DeviceAddress b, DeviceAddress sum,
@@ -123,7 +100,7 @@ Result<void> CudaGradients::add(DeviceAddress a, DeviceAddress b, DeviceAddress 
   SWARMLINE_TRY(choose_device());
   SWARMLINE_TRY(
       checked(kernels::cuda::add(floats(a), floats(b), floats(sum), n, kDefaultStream), "adding"));
-  return flag_.settle();
+  return wires_.flag().settle();
 }
 
 Result<std::unique_ptr<DeviceGradients>> make_gradients(int device) {

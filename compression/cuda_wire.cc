@@ -133,4 +133,39 @@ Result<void> WireFlag::settle() {
   return lanes_.synchronize(*settled_);
 }
 
+Result<std::unique_ptr<LeavingWire>> CudaWires::leave(const CodecSpec& codec,
+                                                      const DeviceValues& values, bool stochastic,
+                                                      const double* number, const Write& write) {
+  const std::size_t bytes = encoded_bytes(codec, values.elements, values.dtype);
+  const WireHeader header{.codec = codec,
+                          .source = values.dtype,
+                          .stochastic = stochastic,
+                          .elements = values.elements,
+                          .payload_bytes = bytes - kWireHeaderBytes};
+  auto leaving = leaving_.claim(bytes);
+  if (!leaving) return std::unexpected(std::move(leaving).error());
+  const WirePlace wire{(*leaving)->device()};
+  SWARMLINE_TRY(wire.clear_flag());
+  SWARMLINE_TRY(write(wire, header));
+  SWARMLINE_TRY((*leaving)->leave(bytes, number));
+  return std::make_unique<CudaWire>(std::move(*leaving), header);
+}
+
+Result<void> CudaWires::arrive(BytesView wire, const WireHeader& header, const DeviceValues& out) {
+  SWARMLINE_TRY(check_target(header, out.dtype, out.elements * size_bytes(out.dtype)));
+  for (Tile tile; next_tile(header, tile);) {
+    SWARMLINE_TRY(check_hash(header.codec, tile, wire));
+    SWARMLINE_TRY(check_codes(header, tile, wire));
+  }
+  const auto arrived = arriving_.bring(wire);
+  if (!arrived) return std::unexpected(arrived.error());
+  const WirePlace place{*arrived};
+  SWARMLINE_TRY(place.clear_flag());
+  SWARMLINE_TRY(read_tiles(place, header, out));
+  const auto non_finite = flag_.read(place);
+  SWARMLINE_TRY(arriving_.used());
+  if (!non_finite) return std::unexpected(non_finite.error());
+  return check_announced(header, out.dtype, *non_finite);
+}
+
 }  // namespace swarmline

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cuda_runtime.h>
+#include <functional>
 #include <memory>
 
 #include "compression/device_codec.h"
@@ -71,6 +72,32 @@ class CudaWire final : public LeavingWire {
   std::unique_ptr<kernels::LeavingTensor> tensor_;
   WireHeader header_;
   double number_ = 0;
+};
+
+// Wire buffers on their way out of a device and into it.
+class CudaWires {
+ public:
+  using Write = std::function<Result<void>(const WirePlace& wire, const WireHeader& header)>;
+
+  // `leaving`: so many leave at once (kernels/tensor_lanes.h).
+  CudaWires(kernels::Lanes& lanes, std::size_t leaving)
+      : arriving_(lanes), leaving_(lanes, leaving), flag_(lanes) {}
+  Result<void> begin() { return flag_.begin(); }  // once, before anything else
+  // `write`: write_tiles(), or what makes the same; `number`: as DeviceCodec's.
+  Result<std::unique_ptr<LeavingWire>> leave(const CodecSpec& codec, const DeviceValues& values,
+                                             bool stochastic, const double* number,
+                                             const Write& write);
+  // Checked, and there when it returns; of a codec that read_tiles() takes.
+  Result<void> arrive(BytesView wire, const WireHeader& header, const DeviceValues& out);
+
+  kernels::ArrivingTensors& arriving() { return arriving_; }
+  kernels::LeavingTensors& leaving() { return leaving_; }
+  WireFlag& flag() { return flag_; }
+
+ private:
+  kernels::ArrivingTensors arriving_;
+  kernels::LeavingTensors leaving_;
+  WireFlag flag_;
 };
 
 }  // namespace swarmline

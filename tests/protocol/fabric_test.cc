@@ -7,6 +7,7 @@
 
 #include "sim/cluster/resident_model.h"
 #include "tests/harness/mark_expected.h"
+#include "tests/protocol/chunk_pairs.h"
 #include "tests/protocol/protocol_fixture.h"
 
 namespace swarmline {
@@ -57,22 +58,12 @@ class FabricSums : public Protocol {
   }
 };
 
-using Pair = std::pair<SimNodeId, SimNodeId>;
-
-std::shared_ptr<std::set<Pair>> watch_chunks(Swarm& swarm) {
-  const auto pairs = std::make_shared<std::set<Pair>>();
-  swarm.watch([pairs](SimNodeId from, SimNodeId to, const Frame& frame) {
-    if (kind_of(frame) == MessageKind::kReduceChunk) pairs->emplace(from, to);
-  });
-  return pairs;
-}
-
 TEST_P(FabricSums, ChunksGoBetweenThoseWhoSpeakAlone) {
   twice(run_on(5), gpus_of({"left", "right", "left", "right", "left"}), [](Swarm& swarm) {
     const auto pairs = watch_chunks(swarm);
     ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 3; }));
     const SimNodeId left = swarm.node(1, 0), right = swarm.node(1, 1);
-    EXPECT_EQ(*pairs, (std::set<Pair>{{left, right}, {right, left}}));
+    EXPECT_EQ(*pairs, (std::set<ChunkPair>{{left, right}, {right, left}}));
     EXPECT_EQ(met(swarm), 2U) << "an island meets once";
     // A slice to each and one back, then a slice to each and on from there.
     EXPECT_GE(moved(swarm), 3U * (6 + 2 + 2 + 2 + 2 + 1 + 1));

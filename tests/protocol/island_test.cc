@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tests/harness/mark_expected.h"
+#include "tests/protocol/chunk_pairs.h"
 #include "tests/protocol/protocol_fixture.h"
 
 namespace swarmline {
@@ -31,17 +32,6 @@ class IslandSums : public Protocol {
   }
 };
 
-using Pair = std::pair<SimNodeId, SimNodeId>;
-
-// Whose chunks went to whom.
-std::shared_ptr<std::set<Pair>> watch_chunks(Swarm& swarm) {
-  const auto pairs = std::make_shared<std::set<Pair>>();
-  swarm.watch([pairs](SimNodeId from, SimNodeId to, const Frame& frame) {
-    if (kind_of(frame) == MessageKind::kReduceChunk) pairs->emplace(from, to);
-  });
-  return pairs;
-}
-
 TEST_P(IslandSums, OneMemberOfEachHostSpeaksWithOthers) {
   const MarkExpected formed("islands.formed");
   twice(run_on(5), hosts({"left", "right", "left", "right", "alone"}), [](Swarm& swarm) {
@@ -49,8 +39,9 @@ TEST_P(IslandSums, OneMemberOfEachHostSpeaksWithOthers) {
     ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 2; }));
     std::vector<SimNodeId> node;
     for (std::size_t i = 0; i < 5; ++i) node.push_back(swarm.node(1, i));
-    std::set<Pair> expected;
-    for (const auto& [a, b] : {Pair{0, 2}, Pair{1, 3}, Pair{0, 1}, Pair{0, 4}, Pair{1, 4}})
+    std::set<ChunkPair> expected;
+    for (const auto& [a, b] :
+         {ChunkPair{0, 2}, ChunkPair{1, 3}, ChunkPair{0, 1}, ChunkPair{0, 4}, ChunkPair{1, 4}})
       expected.insert({{node[a], node[b]}, {node[b], node[a]}});
     EXPECT_EQ(*pairs, expected);
   });
