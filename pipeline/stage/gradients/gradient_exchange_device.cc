@@ -86,12 +86,29 @@ void GradientExchange::drop_rounds(const std::function<bool(const RoundKey&)>& w
 
 // ---- Islands past links -------------------------------------------------------------------------
 
+namespace {
+
+// Of this member's island: who speaks is the first of two at least, and no more than there is room
+// for.
+bool fits_fabrics(const StageAverager::Round& round, const std::vector<FabricKind>& fabrics) {
+  if (!round.islands || fabrics.size() != round.members.size()) return false;
+  const auto& [own, speakers] = *round.islands;
+  const std::uint32_t speaker = speakers[own];
+  if (speakers[speaker] != speaker ||
+      std::ranges::find(speakers, speaker) != speakers.begin() + speaker)
+    return false;
+  const auto members = static_cast<std::uint64_t>(std::ranges::count(speakers, speaker));
+  return members >= 2 && members <= kFabricRanksMax && round.spec.elements >= members * members;
+}
+
+}  // namespace
+
 // Whoever speaks averages with the others when its island's sum is there.
 void GradientExchange::begin_island(StageAverager::Round round, const SealedGroup& group) {
   const RoundKey key = round.key;
   const auto own = static_cast<std::size_t>(std::ranges::find(round.members, context_.self) -
                                             round.members.begin());
-  if (!round.islands || group.fabrics.size() != round.members.size())
+  if (!fits_fabrics(round, group.fabrics))
     return context_.fail(
         {ErrorCode::kIncompatible, "a seal names fabrics that do not fit its members"});
   const IslandRanks ranks = *std::exchange(round.islands, std::nullopt);

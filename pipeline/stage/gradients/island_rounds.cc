@@ -73,9 +73,9 @@ Result<void> IslandRounds::on_word(const Seat& from, const Frame& frame) {
   if (!word) return std::unexpected(word.error());
   const BytesView bytes = frame.received_payload();
   const auto met = meetings_.find(GroupId{word->group()});
-  const std::uint64_t number = met == meetings_.end() ? 0 : met->second.number;
-  if (word->meeting() < number) return {};
-  if (word->meeting() == number) return take_word(from, *word, bytes);
+  if (met != meetings_.end() && word->meeting() < met->second.number) return {};
+  if (met != meetings_.end() && word->meeting() == met->second.number)
+    return take_word(from, *word, bytes);
   const auto of_one = std::ranges::count(early_, from, &EarlyWord::from);
   if (early_.size() >= kEarlyWordsMax ||
       of_one >= static_cast<std::ptrdiff_t>(kEarlyWordsOfOneMax) ||
