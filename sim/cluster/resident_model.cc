@@ -31,6 +31,8 @@ Result<void> HostedOptimizer::step(const StepScalars& scalars, DeviceAddress gra
 }
 
 Result<DeviceAddress> HostedOptimizer::arena(DeviceArena which) {
+  if (which == DeviceArena::kIsland && !bus_->room_for_islands)
+    return fail(ErrorCode::kOutOfMemory, "no room for an island's sum");
   Buffer& buffer = arenas_[static_cast<std::size_t>(which)];
   if (buffer.empty()) buffer = Buffer::zeroed(bytes_);
   return buffer.data();
@@ -201,10 +203,11 @@ Result<std::unique_ptr<DeviceGradients>> ResidentModel::make_gradients() {
 }
 
 std::unique_ptr<StageModel> on_a_device(std::unique_ptr<StageModel> model,
-                                        std::optional<DType> hidden) {
+                                        std::optional<DType> hidden,
+                                        std::shared_ptr<DeviceBus> bus) {
   model = std::make_unique<WireModel>(std::move(model), std::nullopt, hidden);
   model = std::make_unique<KeptSumsModel>(std::move(model));
-  model = std::make_unique<ResidentModel>(std::move(model));
+  model = std::make_unique<ResidentModel>(std::move(model), std::move(bus));
   return std::make_unique<GoingOnModel>(std::move(model));
 }
 

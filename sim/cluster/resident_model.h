@@ -24,6 +24,7 @@ namespace swarmline {
 struct DeviceBus {
   std::uint64_t to_device = 0;  // bytes
   std::uint64_t to_host = 0;
+  bool room_for_islands = true;  // false: their arena does not fit
 };
 
 // The host's optimizer on arenas that count as a device's.
@@ -111,8 +112,9 @@ class ResidentModel final : public ModelWrapper {
 
 // The model does all that one on CUDA does: sums, parameters and optimizer stay there, tensors
 // cross as wire buffers, and its device goes on by itself. `hidden`: as WireModel's.
-std::unique_ptr<StageModel> on_a_device(std::unique_ptr<StageModel> model,
-                                        std::optional<DType> hidden = {});
+std::unique_ptr<StageModel> on_a_device(
+    std::unique_ptr<StageModel> model, std::optional<DType> hidden = {},
+    std::shared_ptr<DeviceBus> bus = std::make_shared<DeviceBus>());
 // The stand-in without libtorch, so.
 Result<std::unique_ptr<StageModel>> make_resident_model(const ModelSpec& spec,
                                                         const StageSpec& stage,

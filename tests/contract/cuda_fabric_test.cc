@@ -140,7 +140,7 @@ class Member {
   std::vector<std::byte*> kept_;
 };
 
-// One process of the group; begun by the tests below alone.
+// Not a test by itself, so disabled: one process of the group, which the tests below start.
 TEST(CudaFabricMember, DISABLED_TakesPart) {
   const char* const said = std::getenv(kMember);
   ASSERT_NE(said, nullptr);

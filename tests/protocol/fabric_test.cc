@@ -25,13 +25,15 @@ class FabricSums : public Protocol {
     config.net.islands = Islands::kHost;
     return config;
   }
-  static void put_on_devices(SimClusterOptions& options) {
-    options.make_model = [inner = std::move(options.make_model)](
+  static void put_on_devices(SimClusterOptions& options, bool room_for_islands = true) {
+    options.make_model = [inner = std::move(options.make_model), room_for_islands](
                              const ModelSpec& spec, const StageSpec& stage,
                              const StageModelOptions& how) -> Result<std::unique_ptr<StageModel>> {
       auto model = inner(spec, stage, how);
       if (!model) return model;
-      return on_a_device(std::move(*model));
+      auto bus = std::make_shared<DeviceBus>();
+      bus->room_for_islands = room_for_islands;
+      return on_a_device(std::move(*model), std::nullopt, std::move(bus));
     };
   }
   // Of these hosts; each member has a card of its own.
@@ -180,6 +182,21 @@ TEST_P(FabricSums, AFabricThatFailsTwiceIsGivenUp) {
     const std::uint64_t words = swarm.delivered(MessageKind::kFabricWord);
     ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 4; }));
     EXPECT_EQ(swarm.delivered(MessageKind::kFabricWord), words);
+  });
+}
+
+// The arena of an island's sum is as large as the gradient.
+TEST_P(FabricSums, ADeviceWithoutRoomSumsOverLinks) {
+  const MarkExpected failed("island_rounds.failed");
+  const Change change = [](SimClusterOptions& options) {
+    auto inner = options.make_model;
+    gpus_of({"left", "left", "right"})(options);
+    options.make_model = std::move(inner);
+    put_on_devices(options, /*room_for_islands=*/false);
+  };
+  twice(run_on(3), change, [](Swarm& swarm) {
+    ASSERT_TRUE(swarm.until([&] { return commits_of(swarm.cluster()) == 3; }));
+    EXPECT_EQ(events(swarm, "peer_lost"), 0U);
   });
 }
 

@@ -4,9 +4,12 @@
 #include <utility>
 
 #include "base/marks.h"
+#include "engine/collective/island.h"
 
 namespace swarmline {
 namespace {
+
+static_assert(kFabricRanksMax == kIslandMembersMax);
 
 // A coordinator's term is the upper half.
 constexpr unsigned kTermShift = 32;

@@ -1,6 +1,7 @@
 #include "pipeline/stage/gradients/island_rounds.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "base/check.h"
@@ -140,9 +141,17 @@ void IslandRounds::begin(const RoundKey& key, Island island, const Region& regio
   }
   SWARMLINE_MARK("island_rounds.begun");
   feed_early(key.group);
+  // A device that is full now is not lost: links need no memory of it.
+  const auto full = std::make_shared<std::optional<Error>>();
   run(
-      round, [this, step](Round& r) { return find_memory(r, step); },
-      [this](const RoundPtr& r) { scatter(r); });
+      round,
+      [this, step, full](Round& r) -> Result<void> {
+        auto found = find_memory(r, step);
+        if (found || found.error().code != ErrorCode::kOutOfMemory) return found;
+        *full = std::move(found).error();
+        return {};
+      },
+      [this, full](const RoundPtr& r) { *full ? fail(r, **full) : scatter(r); });
 }
 
 void IslandRounds::run(const RoundPtr& round, std::function<Result<void>(Round&)> body,
