@@ -105,6 +105,21 @@ class BuiltPrograms(Packs):
             self.assertTrue(any(figure["op"].startswith(name) and figure["tokens_per_second"] > 0 for figure in said["figures"]), name)
 
 
+class ProgramsOfABuild(Packs):
+    def test_a_pack_leads_to_what_the_build_makes_not_to_copies_that_lie_there(self):
+        build = self.folder / "build"
+        (build / "CMakeFiles").mkdir(parents=True)
+        (build / "CMakeCache.txt").write_text("")
+        targets = {"swarmline": "cli", "stage_bench": "bench", "cuda_topk_test": "tests"}
+        (build / "CMakeFiles/TargetDirectories.txt").write_text(
+            "".join(f"{build}/{folder}/CMakeFiles/{name}.dir\n" for name, folder in targets.items()))
+        made = (build / "swarmline", build / "bench/stage_bench")
+        for path in (*made, build / "an_installed_tree/swarmline", build / "an_installed_tree/cuda_topk_test"):
+            self.make_program(path, PASSES)
+        subprocess.run([SOURCE / "scripts/gpu-pack", "--from", build, "--folder-only", "--out", self.pack], check=True)
+        self.assertEqual({path.name: path.resolve() for path in (self.pack / "bin").iterdir()}, {path.name: path for path in made})
+
+
 class FailingPrograms(Packs):
     def test_a_crash_has_failed_and_the_others_are_run(self):
         self.make_pack({"cuda_topk_test": "#!/bin/sh\necho 'about to'\nkill -SEGV $$\n", "cuda_codec_test": PASSES,
