@@ -4,7 +4,6 @@
 // the same process (a plain number, though it is printed with "/s"), `wire` = bytes a member sends
 // per byte of its vector. The result is checked before anything is timed.
 
-#include <algorithm>
 #include <deque>
 #include <memory>
 #include <string>
@@ -13,6 +12,7 @@
 
 #include <benchmark/benchmark.h>
 
+#include "base/byte_ops.h"
 #include "base/rng.h"
 #include "bench/copy_rate.h"
 #include "engine/collective/butterfly.h"
@@ -79,7 +79,7 @@ bool is_right(const CodecSpec& codec, Vectors& vectors) {
   if (reduce(codec, vectors) == 0) return false;
   const auto first = vectors.outputs[0].as<float>();
   for (const Buffer& output : vectors.outputs) {
-    if (!std::ranges::equal(output.bytes(), vectors.outputs[0].bytes())) return false;
+    if (!same_bytes(output.bytes(), vectors.outputs[0].bytes())) return false;
   }
   for (std::size_t i = 0; i < kElements; i += 997) {
     float sum = 0;

@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <vector>
 
+#include "base/byte_ops.h"
 #include "base/rng.h"
 #include "bench/cuda_timing.h"
 #include "engine/optimizer/flat_optimizer.h"
@@ -69,7 +70,7 @@ void check(const OptimizerSection& options) {
     if (!ok || !plain.add_state_to(hashes[0]) || !device.add_state_to(hashes[1])) std::exit(1);
   }
   if (!device.device()->fetch(there.bytes(), parameters.as<std::byte>())) std::exit(1);
-  if (!std::ranges::equal(host.bytes(), there.bytes()) || hashes[0].value() != hashes[1].value()) {
+  if (!same_bytes(host.bytes(), there.bytes()) || hashes[0].value() != hashes[1].value()) {
     std::fprintf(stderr, "the device's step is not the host's\n");
     std::exit(1);
   }

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/byte_ops.h"
 #include "base/check.h"
 
 namespace swarmline::kernels {
@@ -52,7 +53,7 @@ Result<void> ArrivingTensors::make_room(Place& place, std::size_t bytes) {
 Result<DeviceAddress> ArrivingTensors::bring(BytesView bytes) {
   Place& place = places_[next_];
   SWARMLINE_TRY(make_room(place, bytes.size()));
-  std::ranges::copy(bytes, place.host->data());
+  copy_bytes(bytes, {place.host->data(), place.host->size()});
   SWARMLINE_TRY(lanes_.wait(Lane::kIn, *place.used));
   SWARMLINE_TRY(lanes_.copy(Lane::kIn, place.device->data(), place.host->data(), bytes.size()));
   SWARMLINE_TRY(lanes_.record(Lane::kIn, *place.arrived));

@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "base/byte_ops.h"
 #include "base/order_statistics.h"
 #include "base/rng.h"
 #include "bench/stage/device_side.h"
@@ -233,7 +234,7 @@ Result<void> Drive::compare_with_plain(StageReport& report) {
   const auto plain = pass_by_values(wire->gradient.bytes());
   if (!plain) return std::unexpected(plain.error());
   times_.clear();
-  if (!std::ranges::equal(plain->output.bytes(), wire->output.bytes()))
+  if (!same_bytes(plain->output.bytes(), wire->output.bytes()))
     return fail(ErrorCode::kCorrupt, "the output's wire buffer is not that of its values");
   report.sums_apart = relative_distance(plain->sums, wire->sums);
   const double allowed = options_.device == "cpu" ? 0 : kSumsApart;

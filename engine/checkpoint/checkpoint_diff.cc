@@ -6,6 +6,8 @@
 #include <cstring>
 #include <limits>
 
+#include "base/byte_ops.h"
+
 namespace swarmline {
 
 namespace {
@@ -81,7 +83,7 @@ TensorDiff diff_tensor(const CheckpointReader::Tensor& a, const CheckpointReader
                   .shape = a.info->shape,
                   .dtype_a = a.info->dtype,
                   .dtype_b = b.info->dtype};
-  diff.equal_bits = a.info->dtype == b.info->dtype && std::ranges::equal(a.bytes, b.bytes);
+  diff.equal_bits = a.info->dtype == b.info->dtype && same_bytes(a.bytes, b.bytes);
   if (diff.equal_bits) return diff;
 
   const std::size_t step_a = size_bytes(a.info->dtype);

@@ -1,7 +1,8 @@
 #include "engine/collective/all_reduce.h"
 
-#include <algorithm>
 #include <utility>
+
+#include "base/byte_ops.h"
 
 namespace swarmline {
 
@@ -14,8 +15,8 @@ std::uint64_t ChunkSend::bytes() const {
 SharedBytes ChunkSend::whole() const {
   if (wire.size() == 1) return wire.front();
   Buffer all(bytes());
-  std::byte* at = all.data();
-  for (const SharedBytes& piece : wire) at = std::ranges::copy(piece.view(), at).out;
+  MutableBytes at = all.bytes();
+  for (const SharedBytes& piece : wire) at = copy_bytes(piece.view(), at);
   return SharedBytes(std::move(all));
 }
 

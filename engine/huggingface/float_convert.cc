@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "base/byte_ops.h"
 #include "base/check.h"
 #include "kernels/kernels.h"
 
@@ -50,7 +51,7 @@ void convert_floats(DType from_type, BytesView from, DType to_type, MutableBytes
   const std::size_t elements = from.size() / from_bytes;
   SWARMLINE_CHECK(to.size() == elements * to_bytes);
   if (from_type == to_type) {
-    std::ranges::copy(from, to.begin());
+    copy_bytes(from, to);
     return;
   }
   alignas(kBufferAlignment) std::array<float, kChunk> values;

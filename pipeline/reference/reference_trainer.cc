@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "balancer/cut.h"
+#include "base/byte_ops.h"
 #include "base/check.h"
 #include "base/rng.h"
 #include "engine/optimizer/flat_optimizer.h"
@@ -167,7 +168,7 @@ Result<double> Trainer::add_microbatch(std::uint64_t step, std::uint32_t index) 
 }
 
 void Trainer::compute_on(BytesView parameters) {
-  std::ranges::copy(parameters, model_->parameters().begin());
+  copy_bytes(parameters, model_->parameters());
   model_->parameters_changed();
 }
 
@@ -210,7 +211,7 @@ Result<void> Trainer::go_on_with(const ReferenceSegment& segment) {
     if (!from) return std::unexpected(std::move(from).error());
     auto to = next.moment(moment);
     if (!to) return std::unexpected(std::move(to).error());
-    std::ranges::copy(*from, to->begin());
+    copy_bytes(*from, *to);
   }
   SWARMLINE_TRY(next.moments_changed());
   optimizer_ = std::move(next);

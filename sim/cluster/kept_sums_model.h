@@ -2,11 +2,11 @@
 // caller's bytes are no numbers, so that whoever reads them too early spoils the run.
 #pragma once
 
-#include <algorithm>
 #include <map>
 #include <memory>
 #include <utility>
 
+#include "base/byte_ops.h"
 #include "base/check.h"
 #include "sim/cluster/fake_stage_model.h"
 #include "sim/cluster/model_wrapper.h"
@@ -25,7 +25,7 @@ class KeptSumsModel final : public ModelWrapper {
     SWARMLINE_CHECK(kept_.size() <= kAccumulatorsMax);
   }
   Result<void> collect_sums(MutableBytes accumulator) override {
-    std::ranges::copy(kept(accumulator).bytes(), accumulator.begin());
+    copy_bytes(kept(accumulator).bytes(), accumulator);
     ++collected_;
     return {};
   }
@@ -41,7 +41,7 @@ class KeptSumsModel final : public ModelWrapper {
   int collected() const { return collected_; }
 
  private:
-  static void spoil(MutableBytes bytes) { std::ranges::fill(bytes, std::byte{0xFF}); }
+  static void spoil(MutableBytes bytes) { fill_bytes(bytes, std::byte{0xFF}); }
   Buffer& kept(MutableBytes accumulator) {
     const auto found = kept_.find(accumulator.data());
     SWARMLINE_CHECK_MSG(found != kept_.end(), "sums that nobody began");

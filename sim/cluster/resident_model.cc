@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/byte_ops.h"
 #include "base/check.h"
 #include "kernels/digest.h"
 #include "kernels/kernels.h"
@@ -40,7 +41,7 @@ Result<DeviceAddress> HostedOptimizer::arena(DeviceArena which) {
 
 Result<void> HostedOptimizer::bring(DeviceAddress to, BytesView from) {
   bus_->to_device += from.size();
-  std::ranges::copy(from, to);
+  copy_bytes(from, {to, from.size()});
   return {};
 }
 
@@ -176,20 +177,20 @@ void ResidentModel::exchange_parameters() {
 
 void ResidentModel::parameters_changed() {
   bus_->to_device += in_use_.host.size();
-  std::ranges::copy(in_use_.host.bytes(), ModelWrapper::parameters().begin());
+  copy_bytes(in_use_.host.bytes(), ModelWrapper::parameters());
   in_use_.is_older = false;
   ModelWrapper::parameters_changed();
 }
 
 void ResidentModel::device_parameters_changed() {
-  std::ranges::fill(in_use_.host.bytes(), kNoNumber);
+  fill_bytes(in_use_.host.bytes(), kNoNumber);
   in_use_.is_older = true;
 }
 
 Result<void> ResidentModel::collect_parameters() {
   if (!std::exchange(in_use_.is_older, false)) return {};
   bus_->to_host += in_use_.host.size();
-  std::ranges::copy(ModelWrapper::parameters(), in_use_.host.bytes().begin());
+  copy_bytes(ModelWrapper::parameters(), in_use_.host.bytes());
   return {};
 }
 

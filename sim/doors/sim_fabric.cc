@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "base/byte_ops.h"
 #include "base/callback_guard.h"
 #include "base/check.h"
 #include "base/marks.h"
@@ -186,7 +187,7 @@ class SimFabrics::Member final : public FabricGroup {
       if (transfer.way == FabricTransfer::Way::kSend)
         move.bytes = std::make_shared<const Buffer>(Buffer::copy_of(memory));
       else
-        std::ranges::fill(memory, kNoNumber);
+        fill_bytes(memory, kNoNumber);
     }
     const SimFabricOptions& options = world_->options;
     if (std::exchange(fails_next_, false) ||
@@ -213,7 +214,7 @@ class SimFabrics::Member final : public FabricGroup {
       check_memory();
       for (const Move& move : moves_)
         if (move.transfer.way == FabricTransfer::Way::kReceive)
-          std::ranges::copy(move.bytes->bytes(), move.transfer.memory);
+          copy_bytes(move.bytes->bytes(), {move.transfer.memory, move.transfer.bytes});
       moves_.clear();
       turns_.end_turn();
     }),
@@ -224,7 +225,7 @@ class SimFabrics::Member final : public FabricGroup {
     for (const Move& move : moves_) {
       const BytesView memory{move.transfer.memory, move.transfer.bytes};
       if (move.transfer.way == FabricTransfer::Way::kSend)
-        SWARMLINE_CHECK_MSG(std::ranges::equal(memory, move.bytes->bytes()),
+        SWARMLINE_CHECK_MSG(same_bytes(memory, move.bytes->bytes()),
                             fmt::format("rank {} writes to what it sends to rank {} in exchange {}",
                                         rank_, move.transfer.with, turns_.turn() + 1));
       else

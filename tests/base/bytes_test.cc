@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/byte_ops.h"
 #include "base/hash.h"
 
 namespace swarmline {
@@ -25,7 +26,7 @@ TEST(SharedBytes, WhatIsLentIsNotCopiedUntilSomebodyKeepsIt) {
   const SharedBytes kept = lent.kept();
   EXPECT_FALSE(kept.is_lent());
   std::ranges::fill(bytes, std::byte{0});
-  EXPECT_TRUE(std::ranges::equal(kept.view(), before));
+  EXPECT_TRUE(same_bytes(kept.view(), before));
 }
 
 TEST(SharedBytes, AllThatKeepTheSameLoanShareOneCopy) {
@@ -41,7 +42,7 @@ TEST(SharedBytes, APartOfALoanIsALoan) {
   const SharedBytes part = SharedBytes::lent(bytes).slice(10, 20);
   EXPECT_TRUE(part.is_lent());
   EXPECT_EQ(part.data(), bytes.data() + 10);
-  EXPECT_TRUE(std::ranges::equal(part.kept().view(), BytesView(bytes).subspan(10, 20)));
+  EXPECT_TRUE(same_bytes(part.kept().view(), BytesView(bytes).subspan(10, 20)));
 }
 
 TEST(Lender, WhatIsLentIsReadWhereItLiesUntilItIsTakenBack) {
@@ -55,8 +56,8 @@ TEST(Lender, WhatIsLentIsReadWhereItLiesUntilItIsTakenBack) {
   EXPECT_EQ(part.held().data(), bytes.data() + 300);
   lender.take_back();
   std::ranges::fill(bytes, std::byte{0});
-  EXPECT_TRUE(std::ranges::equal(lent.view(), before));
-  EXPECT_TRUE(std::ranges::equal(part.view(), BytesView(before).subspan(300, 50)));
+  EXPECT_TRUE(same_bytes(lent.view(), before));
+  EXPECT_TRUE(same_bytes(part.view(), BytesView(before).subspan(300, 50)));
   EXPECT_EQ(part.data(), lent.data() + 300) << "one copy for all";
   EXPECT_EQ(part.kept().data(), part.data());
 }
@@ -71,7 +72,7 @@ TEST(Lender, WhoIsGoneHasTakenEverythingBack) {
     for (int i = 0; i < 1000; ++i) lender.lend(SharedBytes::lent(bytes));  // nobody has those
   }
   std::ranges::fill(bytes, std::byte{0});
-  EXPECT_TRUE(std::ranges::equal(lent.view(), before));
+  EXPECT_TRUE(same_bytes(lent.view(), before));
 }
 
 TEST(Lender, WithoutOneWhatIsHeldIsACopy) {

@@ -10,6 +10,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/byte_ops.h"
 #include "base/rng.h"
 #include "engine/collective/slices.h"
 #include "tests/collective/chunk_bag.h"
@@ -105,8 +106,8 @@ class Group {
   void expect_same_bits() const {
     for (std::uint32_t r = 0; r < case_.ranks; ++r) {
       EXPECT_TRUE(members_[r]->done()) << "rank " << r;
-      EXPECT_TRUE(std::ranges::equal(outputs_[r].bytes(), outputs_[0].bytes())) << "rank " << r;
-      EXPECT_TRUE(std::ranges::equal(inputs_[r].bytes(), sealed_[r].bytes())) << "input written";
+      EXPECT_TRUE(same_bytes(outputs_[r].bytes(), outputs_[0].bytes())) << "rank " << r;
+      EXPECT_TRUE(same_bytes(inputs_[r].bytes(), sealed_[r].bytes())) << "input written";
       EXPECT_EQ(members_[r]->progress().chunks_waiting, 0U);
     }
   }
@@ -380,8 +381,8 @@ TEST(ButterflyTest, NonFiniteValuesReachEveryMember) {
     for (std::uint32_t r = 0; r < 3; ++r) {
       EXPECT_TRUE(std::isnan(group.output<float>(r)[5]));
       EXPECT_FALSE(std::isfinite(group.output<float>(r)[2990]));
-      EXPECT_TRUE(std::ranges::equal(std::as_bytes(group.output<float>(r)),
-                                     std::as_bytes(group.output<float>(0))));
+      EXPECT_TRUE(
+          same_bytes(std::as_bytes(group.output<float>(r)), std::as_bytes(group.output<float>(0))));
     }
   }
 }

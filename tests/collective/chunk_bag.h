@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <span>
 #include <utility>
 #include <vector>
@@ -42,21 +43,16 @@ class ChunkBag {
   }
   // Not of an empty bag.
   Message take(Order order, Rng& rng) {
-    std::size_t at = 0;
-    if (order == Order::kLast) at = messages_.size() - 1;
-    if (order == Order::kRandom) at = rng.below(messages_.size());
-    Message message = std::move(messages_[at]);
-    if (order == Order::kRandom) {
-      messages_[at] = std::move(messages_.back());
-      messages_.pop_back();
-    } else {
-      messages_.erase(messages_.begin() + static_cast<std::ptrdiff_t>(at));
-    }
+    if (order == Order::kRandom)
+      std::swap(messages_[rng.below(messages_.size())], messages_.back());
+    Message& next = order == Order::kInOrder ? messages_.front() : messages_.back();
+    Message message = std::move(next);
+    order == Order::kInOrder ? messages_.pop_front() : messages_.pop_back();
     return message;
   }
 
  private:
-  std::vector<Message> messages_;
+  std::deque<Message> messages_;
 };
 
 }  // namespace swarmline

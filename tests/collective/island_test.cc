@@ -10,6 +10,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/byte_ops.h"
 #include "base/rng.h"
 #include "engine/collective/slices.h"
 #include "tests/collective/chunk_bag.h"
@@ -114,8 +115,8 @@ class Group {
   void expect_same_bits() const {
     for (std::uint32_t r = 0; r < members_.size(); ++r) {
       EXPECT_TRUE(members_[r]->done()) << "rank " << r;
-      EXPECT_TRUE(std::ranges::equal(outputs_[r].bytes(), outputs_[0].bytes())) << "rank " << r;
-      EXPECT_TRUE(std::ranges::equal(inputs_[r].bytes(), sealed_[r].bytes())) << "input written";
+      EXPECT_TRUE(same_bytes(outputs_[r].bytes(), outputs_[0].bytes())) << "rank " << r;
+      EXPECT_TRUE(same_bytes(inputs_[r].bytes(), sealed_[r].bytes())) << "input written";
       EXPECT_EQ(members_[r]->progress().chunks_waiting, 0U);
     }
   }

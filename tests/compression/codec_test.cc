@@ -10,6 +10,7 @@
 
 #include <gmock/gmock.h>
 
+#include "base/byte_ops.h"
 #include "base/hash.h"
 #include "compression/measure.h"
 #include "compression/wire.h"
@@ -150,7 +151,7 @@ TEST_P(EveryCodec, SameBytesTwiceAndAtAnyAlignment) {
     std::vector<std::byte> moved(n * sizeof(float) + shift);
     std::ranges::copy(view(x), moved.begin() + static_cast<std::ptrdiff_t>(shift));
     const Buffer again = encode(GetParam(), BytesView(moved).subspan(shift), DType::kF32);
-    ASSERT_TRUE(std::ranges::equal(wire.bytes(), again.bytes()));
+    ASSERT_TRUE(same_bytes(wire.bytes(), again.bytes()));
 
     std::vector<std::byte> moved_wire(wire.size() + shift), out(n * sizeof(float) + shift);
     std::ranges::copy(wire.bytes(), moved_wire.begin() + static_cast<std::ptrdiff_t>(shift));
@@ -256,11 +257,11 @@ TEST_P(EveryCodec, StochasticRoundingIsNamedByItsKey) {
   const Buffer first = encode_values(GetParam(), x, &key);
   const Buffer again = encode_values(GetParam(), x, &key);
   const Buffer second = encode_values(GetParam(), x, &other);
-  EXPECT_TRUE(std::ranges::equal(first.bytes(), again.bytes()));
+  EXPECT_TRUE(same_bytes(first.bytes(), again.bytes()));
   const bool can = can_round_stochastically(GetParam());
   EXPECT_EQ(read_wire_header(first.bytes())->stochastic, can);
-  EXPECT_EQ(std::ranges::equal(first.bytes(), second.bytes()), !can);
-  EXPECT_EQ(std::ranges::equal(first.bytes(), nearest.bytes()), !can);
+  EXPECT_EQ(same_bytes(first.bytes(), second.bytes()), !can);
+  EXPECT_EQ(same_bytes(first.bytes(), nearest.bytes()), !can);
   if (GetParam().kind == CodecKind::kNone) return;
   const std::vector<double> wide(x.begin(), x.end());
   EXPECT_EQ(decode_values<float>(encode_values(GetParam(), wide, &key).bytes(), x.size()),
@@ -279,8 +280,8 @@ TEST_P(EveryCodec, WithoutChecksumsTheSameCodesStandAtTheSamePlaces) {
   EXPECT_EQ(header->codec, bare);
   for (Tile tile; next_tile(*header, tile);) {
     const std::size_t end = tile.at + tile.shape.hash_at();
-    EXPECT_TRUE(std::ranges::equal(with.bytes().subspan(tile.at, end - tile.at),
-                                   without.bytes().subspan(tile.at, end - tile.at)));
+    EXPECT_TRUE(same_bytes(with.bytes().subspan(tile.at, end - tile.at),
+                           without.bytes().subspan(tile.at, end - tile.at)));
     std::uint64_t hash = 1;
     std::memcpy(&hash, without.data() + end, sizeof hash);
     EXPECT_EQ(hash, 0U);
@@ -303,7 +304,7 @@ TEST_P(EveryCodec, SealingFillsWhatADeviceLeaves) {
   }
   std::memset(again.data(), 0xEE, kWireHeaderBytes);
   seal_wire(*read_wire_header(wire.bytes()), again.bytes());
-  EXPECT_TRUE(std::ranges::equal(wire.bytes(), again.bytes()));
+  EXPECT_TRUE(same_bytes(wire.bytes(), again.bytes()));
 }
 
 TEST_P(EveryCodec, ErrorIsMeasured) {

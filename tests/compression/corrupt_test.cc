@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/byte_ops.h"
 #include "base/hash.h"
 #include "compression/codec.h"
 #include "compression/wire.h"
@@ -120,7 +121,7 @@ TEST(CorruptWire, WithoutChecksumsItIsTheLinkThatNoticesAChangedCode) {
 TEST(CorruptWire, EveryOtherLengthIsRefused) {
   const Buffer wire = wire_of(kLin8, 200);
   std::vector<std::byte> longer(wire.size() + 80);
-  std::ranges::copy(wire.bytes(), longer.begin());
+  copy_bytes(wire.bytes(), longer);
   for (std::size_t size = 0; size <= longer.size(); ++size) {
     if (size == wire.size()) continue;
     ASSERT_EQ(decode_error(BytesView(longer).first(size), 200), ErrorCode::kCorrupt) << size;

@@ -10,6 +10,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/byte_ops.h"
 #include "base/rng.h"
 #include "compression/wire.h"
 #include "kernels/kernels.h"
@@ -119,7 +120,7 @@ TEST_F(CudaBus, APassMovesItsWiresANumberAndAFlag) {
         const Crossed moved = crossed() - before;
 
         EXPECT_EQ((*leaving)->number(), 2.5);
-        EXPECT_TRUE(std::ranges::equal(wire->bytes(), wanted.bytes()));
+        EXPECT_TRUE(same_bytes(wire->bytes(), wanted.bytes()));
         expect_beside(moved, {wire_in.size(), wire->size()});
         // fp16 and bf16 of bf16 elements are the host's.
         const bool on_device =
@@ -219,7 +220,7 @@ TEST_P(CudaBusOrder, PassesCrossWhole) {
         if (first.number < 12) ASSERT_TRUE(first.leaving->made());
         const auto wire = first.leaving->wait();
         ASSERT_TRUE(wire) << wire.error().what;
-        EXPECT_TRUE(std::ranges::equal(wire->bytes(), first.wanted.bytes()));
+        EXPECT_TRUE(same_bytes(wire->bytes(), first.wanted.bytes()));
         EXPECT_EQ(first.leaving->number(), first.number);
       }).join();
     };

@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/byte_ops.h"
 #include "base/hash.h"
 #include "compression/wire.h"
 #include "kernels/kernels.h"
@@ -42,7 +43,7 @@ class CudaCodec : public testing::CudaTest {
     const Buffer wanted = testing::encode_values(spec, values, key);
     const auto wire = codec_->encode(spec, values_in(in, values.size()), key);
     ASSERT_TRUE(wire) << wire.error().what;
-    ASSERT_TRUE(std::ranges::equal(wire->bytes(), wanted.bytes()));
+    ASSERT_TRUE(same_bytes(wire->bytes(), wanted.bytes()));
     std::vector<float> out(values.size());
     const auto decoded = decode(*wire, out);
     ASSERT_TRUE(decoded) << decoded.error().what;
@@ -188,7 +189,7 @@ TEST_F(CudaCodec, HasTheHostsBitsOfBf16) {
         const Buffer wanted = encode(spec, bytes, DType::kBF16, key);
         const auto wire = codec_->encode(spec, values_in(in, n, DType::kBF16), key);
         ASSERT_TRUE(wire) << wire.error().what;
-        ASSERT_TRUE(std::ranges::equal(wire->bytes(), wanted.bytes()));
+        ASSERT_TRUE(same_bytes(wire->bytes(), wanted.bytes()));
         const auto decoded = codec_->decode(wire->bytes(), values_in(back, n, DType::kBF16));
         ASSERT_TRUE(decoded) << decoded.error().what;
         back.copy_to(out.data());

@@ -14,6 +14,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/byte_ops.h"
 #include "base/hash.h"
 #include "compression/device_gradients.h"
 #include "compression/wire.h"
@@ -110,7 +111,7 @@ class DeviceGradientsSuite : public ::testing::TestWithParam<MakeGradientsDevice
     const auto wire = (*leaving)->wait();
     ASSERT_TRUE(wire) << wire.error().what;
     const Buffer wanted = encode_values(codec, values, key);
-    ASSERT_TRUE(std::ranges::equal(wire->bytes(), wanted.bytes()));
+    ASSERT_TRUE(same_bytes(wire->bytes(), wanted.bytes()));
     EXPECT_TRUE(same_bits(in.values(), values));
   }
 
@@ -142,7 +143,7 @@ class DeviceGradientsSuite : public ::testing::TestWithParam<MakeGradientsDevice
       EXPECT_TRUE(same_values(decode_values<float>(wire->bytes(), n),
                               decode_values<float>(wanted.bytes(), n)));
     } else {
-      ASSERT_TRUE(std::ranges::equal(wire->bytes(), wanted.bytes()));
+      ASSERT_TRUE(same_bytes(wire->bytes(), wanted.bytes()));
     }
     EXPECT_TRUE(same_bits(next.values(), wanted_next));
     EXPECT_TRUE(same_bits(values.values(), c.values));
@@ -262,7 +263,7 @@ TEST_P(DeviceGradientsSuite, FeedsBackStepAfterStep) {
       ASSERT_TRUE(leaving) << leaving.error().what;
       const auto wire = (*leaving)->wait();
       ASSERT_TRUE(wire) << wire.error().what;
-      ASSERT_TRUE(std::ranges::equal(wire->bytes(), wanted.bytes())) << step;
+      ASSERT_TRUE(same_bytes(wire->bytes(), wanted.bytes())) << step;
     }
     EXPECT_TRUE(same_bits(residual.values(), kept));
   }
@@ -385,7 +386,7 @@ TEST_P(DeviceGradientsSuite, PartsLeaveAhead) {
       const std::size_t i = round % 3 == 0 ? k : kLeavingParts - 1 - k;
       const auto wire = leaving[i]->wait();
       ASSERT_TRUE(wire) << wire.error().what;
-      EXPECT_TRUE(std::ranges::equal(wire->bytes(), encode_values(codec, values[i]).bytes()));
+      EXPECT_TRUE(same_bytes(wire->bytes(), encode_values(codec, values[i]).bytes()));
     }
   }
 }

@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/byte_ops.h"
 #include "compression/codec.h"
 #include "tests/compression/wire_values.h"
 
@@ -34,7 +35,7 @@ template <typename T>
 SharedBytes moved_by(const CodecSpec& codec, const std::vector<T>& x, std::size_t shift) {
   const Buffer wire = encode_values(codec, x);
   Buffer moved(wire.size() + shift);
-  std::ranges::copy(wire.bytes(), moved.bytes().subspan(shift).begin());
+  copy_bytes(wire.bytes(), moved.bytes().subspan(shift));
   return SharedBytes(std::move(moved)).slice(shift, wire.size());
 }
 
@@ -102,7 +103,7 @@ TEST_P(CodecParts, ThePartsAreTheBuffer) {
                 values.data() <= part.data() && part.data() < values.data() + values.size());
       joined.insert(joined.end(), part.view().begin(), part.view().end());
     }
-    ASSERT_TRUE(std::ranges::equal(joined, wire.bytes())) << values.size();
+    ASSERT_TRUE(same_bytes(joined, wire.bytes())) << values.size();
   };
   for (const std::size_t n : kSizes) {
     std::vector<float> x = samples<float>(n, 8);

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <dirent.h>
 
+#include "base/byte_ops.h"
 #include "base/rng.h"
 #include "tests/contract/link.h"
 

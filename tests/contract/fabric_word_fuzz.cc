@@ -10,6 +10,7 @@
 #include <mutex>
 #include <vector>
 
+#include "base/byte_ops.h"
 #include "base/check.h"
 #include "engine/fabric/device_fabric.h"
 #include "engine/fabric/ipc_words.h"
@@ -144,7 +145,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const BytesView input(reinterpret_cast<const std::byte*>(data) + 1, size - 1);
   if (const auto word = parse_ipc_word(input)) {
     const Buffer again = std::visit([](const auto& parsed) { return to_word(parsed); }, *word);
-    SWARMLINE_CHECK(std::ranges::equal(again.bytes(), input));
+    SWARMLINE_CHECK(same_bytes(again.bytes(), input));
   }
   take_words(data[0] % 2 == 0 ? FabricKind::kIpc : FabricKind::kNccl, input);
   return 0;

@@ -1,6 +1,6 @@
 // Payloads that are lent: for the call that sends them, or until their lender takes them back.
-#include <algorithm>
 
+#include "base/byte_ops.h"
 #include "base/rng.h"
 #include "tests/contract/link.h"
 
@@ -31,7 +31,7 @@ TEST_P(LentContract, WhatIsLentMayChangeAfterTheCall) {
     const auto to = std::to_string(i);
     link->client.connection->send_lent(
         make_frame(1, i == 5 ? std::string(300'000, 'm') : to, parts));
-    std::ranges::fill(values.bytes(), std::byte{0xEE});
+    fill_bytes(values.bytes(), std::byte{0xEE});
     link->client.connection->send(make_frame(2, to));
     if (i % 3 == 2) world_->run_for(1ms);  // what waits for the socket may be more or less
   }
@@ -40,8 +40,8 @@ TEST_P(LentContract, WhatIsLentMayChangeAfterTheCall) {
   for (std::size_t i = 0; i < sizes.size(); ++i) {
     const BytesView got = link->server.frames[2 * i].received_payload();
     ASSERT_EQ(got.size(), 30 + sizes[i]);
-    EXPECT_TRUE(std::ranges::equal(got.first(30), lent_test_bytes(30, i).view()));
-    EXPECT_TRUE(std::ranges::equal(got.subspan(30), lent_test_bytes(sizes[i], i).view())) << i;
+    EXPECT_TRUE(same_bytes(got.first(30), lent_test_bytes(30, i).view()));
+    EXPECT_TRUE(same_bytes(got.subspan(30), lent_test_bytes(sizes[i], i).view())) << i;
     EXPECT_EQ(link->server.frames[2 * i + 1].meta, std::to_string(i));
   }
   EXPECT_TRUE(world_->run_until([&] { return link->client.connection->unsent_bytes() == 0; }, 20s));
@@ -64,14 +64,14 @@ TEST_P(LentContract, WhatHasALenderMayChangeOnceItIsTakenBack) {
   }
   EXPECT_GT(link->client.connection->unsent_bytes(), 0U);
   lender.take_back();
-  for (Buffer& lent : values) std::ranges::fill(lent.bytes(), std::byte{0xEE});
+  for (Buffer& lent : values) fill_bytes(lent.bytes(), std::byte{0xEE});
   link->server.start();
   ASSERT_TRUE(world_->run_until([&] { return link->server.frames.size() == sizes.size(); }, 20s));
   for (std::size_t i = 0; i < sizes.size(); ++i) {
     const BytesView got = link->server.frames[i].received_payload();
     ASSERT_EQ(got.size(), 30 + sizes[i]);
-    EXPECT_TRUE(std::ranges::equal(got.first(30), lent_test_bytes(30, i).view()));
-    EXPECT_TRUE(std::ranges::equal(got.subspan(30), lent_test_bytes(sizes[i], i).view())) << i;
+    EXPECT_TRUE(same_bytes(got.first(30), lent_test_bytes(30, i).view()));
+    EXPECT_TRUE(same_bytes(got.subspan(30), lent_test_bytes(sizes[i], i).view())) << i;
   }
 }
 

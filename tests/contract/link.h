@@ -1,7 +1,6 @@
 // A connection between the two nodes of a World, with everything that both ends saw.
 #pragma once
 
-#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <optional>
@@ -25,11 +24,6 @@ inline SharedBytes pattern(std::size_t size, std::uint64_t seed) {
     left -= some;
   }
   return SharedBytes(std::move(buffer));
-}
-
-inline bool same_bytes(BytesView one, BytesView other) {
-  return one.size() == other.size() &&
-         (one.empty() || std::memcmp(one.data(), other.data(), one.size()) == 0);
 }
 
 struct End {

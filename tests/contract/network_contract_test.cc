@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "base/byte_ops.h"
 #include "base/rng.h"
 #include "engine/net/message_pieces.h"
 #include "tests/contract/link.h"
@@ -64,7 +65,7 @@ TEST_P(NetworkContract, AMessageOfManyMegabytesArrivesWhole) {
   EXPECT_EQ(got.meta, meta);
   EXPECT_EQ(got.request, 5U);
   EXPECT_EQ(got.flags, kFrameFlagReply);
-  EXPECT_TRUE(std::ranges::equal(got.received_payload(), message.payload[0].view()));
+  EXPECT_TRUE(same_bytes(got.received_payload(), message.payload[0].view()));
   EXPECT_GT(link->client.connection->counters().frames_sent, 8'000'000U / kFrameMetaBytesTaken)
       << "in pieces";
   EXPECT_EQ(link->server.frames[1].meta, "next");
@@ -252,9 +253,9 @@ TEST_P(NetworkContract, ManyPartsAreJoined) {
   link->client.connection->send(
       make_frame(2, "", {whole.slice(3, 61)}));  // unaligned at the sender
   ASSERT_TRUE(run_until([&] { return link->server.frames.size() == 2; }));
-  EXPECT_TRUE(std::ranges::equal(link->server.frames[0].received_payload(), whole.view()));
+  EXPECT_TRUE(same_bytes(link->server.frames[0].received_payload(), whole.view()));
   const BytesView second = link->server.frames[1].received_payload();
-  EXPECT_TRUE(std::ranges::equal(second, whole.view().subspan(3, 61)));
+  EXPECT_TRUE(same_bytes(second, whole.view().subspan(3, 61)));
   EXPECT_EQ(reinterpret_cast<std::uintptr_t>(second.data()) % kBufferAlignment, 0U);
 }
 
@@ -266,8 +267,7 @@ TEST_P(NetworkContract, SentPayloadsStayAliveUntilWritten) {
   }
   ASSERT_TRUE(run_until([&] { return link->server.frames.size() == 8; }));
   for (std::uint64_t i = 0; i < 8; ++i) {
-    EXPECT_TRUE(
-        std::ranges::equal(link->server.frames[i].received_payload(), pattern(size, i).view()));
+    EXPECT_TRUE(same_bytes(link->server.frames[i].received_payload(), pattern(size, i).view()));
   }
 }
 

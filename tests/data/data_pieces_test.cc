@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/byte_ops.h"
 #include "engine/checkpoint/sha256.h"
 #include "engine/data/piece_cache.h"
 #include "engine/store/parallel.h"
@@ -142,7 +143,7 @@ TEST(PieceCache, GivesBackWhatWasPutAndNothingElse) {
   EXPECT_EQ(*none, nullptr);
   const auto put = cache.put(a.name(), a.bytes());
   ASSERT_TRUE(put && *put);
-  EXPECT_TRUE(std::ranges::equal((*put)->bytes(), a.bytes()));
+  EXPECT_TRUE(same_bytes((*put)->bytes(), a.bytes()));
   const auto wrong = cache.put(b.name(), a.bytes());
   ASSERT_TRUE(wrong);
   EXPECT_EQ(*wrong, nullptr) << "of another hash";
@@ -173,7 +174,7 @@ TEST(PieceCache, WhoHasAPieceKeepsItWhenItsFileGoes) {
   const auto kept = cache.put(a.name(), a.bytes());
   ASSERT_TRUE(kept && *kept && cache.put(b.name(), b.bytes()));
   EXPECT_EQ(cache.pieces(), 1U);
-  EXPECT_TRUE(std::ranges::equal((*kept)->bytes(), a.bytes()));
+  EXPECT_TRUE(same_bytes((*kept)->bytes(), a.bytes()));
 }
 
 // As peers of one machine do that fetch the same.

@@ -8,6 +8,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/byte_ops.h"
 #include "base/hash.h"
 #include "tests/kernels/emulated_digest.h"
 #include "tests/kernels/samples.h"
@@ -69,7 +70,7 @@ TEST(Digest, DiffersWhereBytesDo) {
   for (const std::uint64_t bytes : around({8, kBlock, kDigestPiece, 2 * kDigestPiece})) {
     Buffer longer = Buffer::zeroed(bytes + 1);
     const MutableBytes data = longer.bytes().first(bytes);
-    std::ranges::copy(noise(bytes).bytes(), data.begin());
+    copy_bytes(noise(bytes).bytes(), data);
     const std::uint64_t before = digest(data);
     EXPECT_NE(digest(longer.bytes()), before) << bytes;
     if (bytes == 0) continue;

@@ -17,6 +17,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/byte_ops.h"
 #include "base/check.h"
 #include "base/rng.h"
 
@@ -205,7 +206,7 @@ TEST_P(TensorLanesTest, EachTensorCrossesWhole) {
         if (rng.below(8) == 0) return;  // dropped
         const auto here = first.tensor->wait();
         ASSERT_TRUE(here);
-        EXPECT_TRUE(std::ranges::equal(here->bytes(), bytes_of(first.index, first.size)));
+        EXPECT_TRUE(same_bytes(here->bytes(), bytes_of(first.index, first.size)));
         EXPECT_EQ(first.tensor->number(), static_cast<double>(first.index));
       };
       for (std::uint64_t index = 0; index < 40; ++index) {

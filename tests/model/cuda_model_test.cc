@@ -1,5 +1,4 @@
 // A CUDA device against the CPU: products, rows of codes, dropout masks and whole stages.
-#include <algorithm>
 #include <array>
 #include <cmath>
 #include <memory>
@@ -7,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/byte_ops.h"
 #include "compression/measure.h"
 #include "engine/model/find_device.h"
 #include "engine/model/linear_backend.h"
@@ -353,7 +353,7 @@ TEST_F(CudaBackend, PassesGoOnBesideEachOther) {
     const auto output = begun[i]->wait();
     ASSERT_TRUE(output) << output.error().what;
     EXPECT_TRUE(output->finite);
-    EXPECT_TRUE(std::ranges::equal(output->hidden.bytes(), alone[i].bytes())) << i;
+    EXPECT_TRUE(same_bytes(output->hidden.bytes(), alone[i].bytes())) << i;
   }
   EXPECT_EQ(model->saved_graphs(), 6U);
 }
@@ -376,7 +376,7 @@ TEST_F(CudaBackend, ACorruptWireBufferChangesNothing) {
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, ErrorCode::kCorrupt);
   ASSERT_TRUE(model->collect_sums(sums.bytes()));
-  EXPECT_TRUE(std::ranges::equal(sums.bytes(), Buffer::zeroed(sums.size()).bytes()));
+  EXPECT_TRUE(same_bytes(sums.bytes(), Buffer::zeroed(sums.size()).bytes()));
   EXPECT_EQ(model->saved_graphs(), 1U) << "the gradient will come again";
   wire.data()[70] ^= std::byte{1};
   ASSERT_TRUE(model->backward(back));

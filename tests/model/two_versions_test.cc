@@ -1,6 +1,7 @@
 // A model that holds two versions of its parameters computes on each as one that holds it alone.
 #include <gtest/gtest.h>
 
+#include "base/byte_ops.h"
 #include "tests/model/model_test_util.h"
 
 namespace swarmline::testing {
@@ -17,7 +18,7 @@ Buffer random_values(std::uint64_t elements, std::uint64_t seed) {
 
 void write_parameters(StageModel& model, std::uint64_t version) {
   const Buffer values = random_values(model.layout().elements, version);
-  std::ranges::copy(values.bytes(), model.parameters().begin());
+  copy_bytes(values.bytes(), model.parameters());
   model.parameters_changed();
 }
 
@@ -65,9 +66,9 @@ TEST_P(TwoVersions, EachGraphIsOfTheVersionThatItWasComputedOn) {
   model->exchange_parameters();
   backward(*model, 1, newer);
   ASSERT_TRUE(model->add_weight_gradients(attempt_of(3, 0), older.bytes()));
-  EXPECT_TRUE(std::ranges::equal(older.bytes(), alone(10, 0).bytes()));
-  EXPECT_TRUE(std::ranges::equal(newer.bytes(), alone(11, 1).bytes()));
-  EXPECT_FALSE(std::ranges::equal(older.bytes(), alone(11, 0).bytes()));
+  EXPECT_TRUE(same_bytes(older.bytes(), alone(10, 0).bytes()));
+  EXPECT_TRUE(same_bytes(newer.bytes(), alone(11, 1).bytes()));
+  EXPECT_FALSE(same_bytes(older.bytes(), alone(11, 0).bytes()));
 }
 
 TEST_P(TwoVersions, ExchangingCopiesNothing) {
@@ -79,7 +80,7 @@ TEST_P(TwoVersions, ExchangingCopiesNothing) {
   EXPECT_EQ(model->parameters().data(), second);
   EXPECT_EQ(model->other_parameters().data(), first);
   const Buffer values = random_values(model->layout().elements, 10);
-  EXPECT_TRUE(std::ranges::equal(model->other_parameters(), values.bytes()));
+  EXPECT_TRUE(same_bytes(model->other_parameters(), values.bytes()));
 }
 
 INSTANTIATE_TEST_SUITE_P(, TwoVersions, ::testing::Bool(), [](const auto& which) {

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/byte_ops.h"
 #include "tests/net/bulk_ends.h"
 
 namespace swarmline {
@@ -44,8 +45,8 @@ TEST_P(BulkConnectionSeeds, FramesArriveInOrderWhicheverWayTheirPayloadsGo) {
       EXPECT_EQ(end.frames[i].kind, sent[side][i].kind);
       EXPECT_EQ(end.frames[i].meta, sent[side][i].meta);
       EXPECT_EQ(end.frames[i].flags, 0U);
-      EXPECT_TRUE(std::ranges::equal(end.frames[i].received_payload(),
-                                     joined(sent[side][i].payload).view()));
+      EXPECT_TRUE(
+          same_bytes(end.frames[i].received_payload(), joined(sent[side][i].payload).view()));
     }
   }
   EXPECT_EQ(server_.connection->counters().bytes_received,

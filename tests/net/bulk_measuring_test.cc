@@ -1,6 +1,7 @@
 // Where a run leaves the choice, each end measures which way its payloads take faster to the other.
 #include <gtest/gtest.h>
 
+#include "base/byte_ops.h"
 #include "tests/net/bulk_ends.h"
 
 namespace swarmline {
@@ -49,7 +50,7 @@ class BulkMeasuring : public BulkEnds {
     from.connection->send({.kind = 1, .payload = {payload}});
     EXPECT_TRUE(
         run_until([&] { return !to.frames.empty() && from.connection->unsent_bytes() == 0; }));
-    EXPECT_TRUE(std::ranges::equal(to.frames.back().received_payload(), payload.view()));
+    EXPECT_TRUE(same_bytes(to.frames.back().received_payload(), payload.view()));
     EXPECT_EQ(to.frames.size(), 1U) << "nobody sees a trial";
     to.frames.clear();
     return doors_[door]->counters().payloads_sent > before;
@@ -202,8 +203,8 @@ TEST_P(BulkMeasuringSeeds, FramesKeepTheirOrderWithTrialsBetween) {
     for (std::size_t i = 0; i < sent[side].size(); ++i) {
       EXPECT_EQ(end.frames[i].meta, sent[side][i].meta);
       EXPECT_EQ(end.frames[i].flags, 0U);
-      EXPECT_TRUE(std::ranges::equal(end.frames[i].received_payload(),
-                                     joined(sent[side][i].payload).view()));
+      EXPECT_TRUE(
+          same_bytes(end.frames[i].received_payload(), joined(sent[side][i].payload).view()));
     }
   }
   expect_measured();

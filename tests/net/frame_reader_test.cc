@@ -8,6 +8,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/byte_ops.h"
 #include "base/limits.h"
 #include "base/rng.h"
 #include "engine/net/message_pieces.h"
@@ -66,7 +67,7 @@ void expect_same(const std::vector<Frame>& got, const std::vector<Frame>& sent) 
     EXPECT_EQ(got[i].kind, sent[i].kind);
     EXPECT_EQ(got[i].request, sent[i].request);
     EXPECT_EQ(got[i].meta, sent[i].meta);
-    EXPECT_TRUE(std::ranges::equal(got[i].received_payload(), sent[i].received_payload()));
+    EXPECT_TRUE(same_bytes(got[i].received_payload(), sent[i].received_payload()));
     EXPECT_EQ(reinterpret_cast<std::uintptr_t>(got[i].received_payload().data()) % kBufferAlignment,
               0U);
   }

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/byte_ops.h"
 #include "engine/net/bulk/bulk_connection.h"
 #include "engine/net/bulk/bulk_factory.h"
 #include "engine/net/tcp/tcp_network.h"
@@ -31,7 +32,7 @@ class ShmMeasuring : public ::testing::Test {
     }
     void say(std::size_t number) const {
       Buffer payload(kPayloadBytes);
-      std::ranges::fill(payload.bytes(), static_cast<std::byte>(number));
+      fill_bytes(payload.bytes(), static_cast<std::byte>(number));
       connection->send(
           {.kind = 1, .request = number, .payload = {SharedBytes(std::move(payload))}});
     }

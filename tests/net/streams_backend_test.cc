@@ -8,6 +8,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/byte_ops.h"
 #include "sim/doors/sim_runtime.h"
 #include "tests/net/bulk_fakes.h"
 
@@ -133,7 +134,7 @@ class StreamsBackendTest : public ::testing::Test {
     const std::size_t before = far().frames.size();
     near_.connection->send({.kind = 1, .payload = {whole}});
     ASSERT_TRUE(run_until([&] { return far().frames.size() == before + 1; }));
-    EXPECT_TRUE(std::ranges::equal(far().frames.back().received_payload(), whole.view()));
+    EXPECT_TRUE(same_bytes(far().frames.back().received_payload(), whole.view()));
   }
   // Once everything that could be tried has been.
   void expect_with_frames() {

@@ -10,6 +10,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/byte_ops.h"
 #include "base/rng.h"
 #include "sim/doors/sim_runtime.h"
 #include "tests/net/bulk_fakes.h"
@@ -141,7 +142,7 @@ TEST_P(StreamsLinkSeeds, PayloadsArriveInOrderWhicheverStreamIsTheSlowest) {
     ASSERT_TRUE(near_.closed.empty() && far_.closed.empty());
   }
   for (std::size_t i = 0; i < payloads.size(); ++i)
-    EXPECT_TRUE(std::ranges::equal(far_.received[i].bytes(), payloads[i].view())) << i;
+    EXPECT_TRUE(same_bytes(far_.received[i].bytes(), payloads[i].view())) << i;
   EXPECT_TRUE(run_until([&] { return near_.sent == payloads.size(); }));
 }
 
@@ -156,8 +157,8 @@ TEST_F(StreamsLinkTest, BothWaysAtOnce) {
   far_.link->receive(Buffer(there.size()));
   near_.link->receive(Buffer(back.size()));
   ASSERT_TRUE(run_until([&] { return far_.received.size() + near_.received.size() == 2; }));
-  EXPECT_TRUE(std::ranges::equal(far_.received[0].bytes(), there.view()));
-  EXPECT_TRUE(std::ranges::equal(near_.received[0].bytes(), back.view()));
+  EXPECT_TRUE(same_bytes(far_.received[0].bytes(), there.view()));
+  EXPECT_TRUE(same_bytes(near_.received[0].bytes(), back.view()));
 }
 
 // Each piece goes where least is on its way: a stream of a quarter of the rate does not hold the

@@ -1,6 +1,5 @@
 // Bulk between keys, which the control thread neither seals nor opens: it goes on meanwhile, order
 // and bounds are what they are on plain links, and whatever ends a link in the middle is clean.
-#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <functional>
@@ -11,6 +10,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/byte_ops.h"
 #include "base/rng.h"
 #include "engine/net/tcp/tcp_network.h"
 #include "tests/net/open_guard.h"
@@ -114,7 +114,7 @@ TEST_F(TlsBulk, IsSealedWhileTheControlThreadDoesSomethingElse) {
   });
   ASSERT_TRUE(run_until([&] { return end->frames.size() == 1; }));
   EXPECT_TRUE(passed);
-  EXPECT_TRUE(std::ranges::equal(end->frames[0].received_payload(), payload.view()));
+  EXPECT_TRUE(same_bytes(end->frames[0].received_payload(), payload.view()));
 }
 
 // Of several links that share the threads, each keeps its order; small frames go between large.
@@ -136,8 +136,7 @@ TEST_F(TlsBulk, KeepsItsOrderOnEachOfSeveralLinks) {
     ASSERT_TRUE(run_until([&] { return end->frames.size() == kFrames; }));
     for (std::uint64_t i = 0; i < kFrames; ++i) {
       EXPECT_EQ(end->frames[i].request, i);
-      EXPECT_TRUE(std::ranges::equal(end->frames[i].received_payload(), all.view().first(sizes[i])))
-          << i;
+      EXPECT_TRUE(same_bytes(end->frames[i].received_payload(), all.view().first(sizes[i]))) << i;
     }
     EXPECT_EQ(end->connection->unsent_bytes(), 0U);
   }
@@ -178,7 +177,7 @@ TEST_F(TlsBulk, ThatWasSentBeforeACloseArrives) {
   ASSERT_TRUE(run_until([&] { return end->closed && other.closed; }));
   EXPECT_EQ(end->closed->code, ErrorCode::kStopped);
   ASSERT_EQ(other.frames.size(), 1U);
-  EXPECT_TRUE(std::ranges::equal(other.frames[0].received_payload(), payload.view()));
+  EXPECT_TRUE(same_bytes(other.frames[0].received_payload(), payload.view()));
 }
 
 // Either end goes at any moment of a transfer both ways: by a close, by its network, or with all.

@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/byte_ops.h"
 #include "base/rng.h"
 #include "engine/net/tcp/tcp_network.h"
 #include "tests/harness/mark_expected.h"
@@ -245,8 +246,8 @@ TEST_F(Tls, MuchIsSentBothWaysAtOnceAndArrivesAsItWas) {
   }
   ASSERT_TRUE(run_until([&] { return frames_.size() == 24 && back.size() == 24; }));
   for (std::size_t i = 0; i < sent.size(); ++i) {
-    EXPECT_TRUE(std::ranges::equal(frames_[i].received_payload(), sent[i].view())) << i;
-    EXPECT_TRUE(std::ranges::equal(back[i].received_payload(), sent[i].view())) << i;
+    EXPECT_TRUE(same_bytes(frames_[i].received_payload(), sent[i].view())) << i;
+    EXPECT_TRUE(same_bytes(back[i].received_payload(), sent[i].view())) << i;
   }
   EXPECT_EQ(server_.counters().bad_streams, 0U);
 }

@@ -1,8 +1,8 @@
 // Links over UCX: where they may be had, and addresses and words of who has no business there.
-#include <algorithm>
 
 #include <gtest/gtest.h>
 
+#include "base/byte_ops.h"
 #include "engine/identity/secrets.h"
 #include "engine/net/ucx/ucx_backend.h"
 #include "engine/runtime/asio_runtime.h"
@@ -65,7 +65,7 @@ TEST_F(UcxMeeting, BothEndsHaveALink) {
   (*met_.front())->send({whole});
   (*awaited_.front())->receive(Buffer(whole.size()));
   ASSERT_TRUE(run_until([&] { return received.size() == 1 && sent; }));
-  EXPECT_TRUE(std::ranges::equal(received.front().bytes(), whole.view()));
+  EXPECT_TRUE(same_bytes(received.front().bytes(), whole.view()));
 }
 
 // The worker is there, and knows no link by that secret: what is said to it nobody hears.

@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/byte_ops.h"
 #include "kernels/digest.h"
 #include "tests/optimizer/layouts.h"
 
@@ -87,7 +88,7 @@ TEST_P(CudaOptimizerTest, HasTheHostsBits) {
       const auto done = device.step_there(scalars, *gradients, parameters);
       ASSERT_TRUE(done) << done.error().what;
       ASSERT_TRUE(there.fetch(q.bytes(), parameters));
-      ASSERT_TRUE(std::ranges::equal(p.bytes(), q.bytes())) << "step " << step;
+      ASSERT_TRUE(same_bytes(p.bytes(), q.bytes())) << "step " << step;
       EXPECT_EQ(hash_of(host), hash_of(device)) << "step " << step;
       EXPECT_EQ(there.digest_memory(parameters, q.size()).value_or(0), kernels::digest(p.bytes()));
     }
@@ -120,7 +121,7 @@ TEST_P(CudaOptimizerTest, StateGoesThereAndBack) {
   EXPECT_EQ(hash_of(host), hash_of(device));
   ASSERT_TRUE(step(host, p, 1));
   ASSERT_TRUE(step(device, q, 1));
-  EXPECT_TRUE(std::ranges::equal(p.bytes(), q.bytes()));
+  EXPECT_TRUE(same_bytes(p.bytes(), q.bytes()));
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, CudaOptimizerTest,

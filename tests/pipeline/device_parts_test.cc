@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/byte_ops.h"
 #include "sim/cluster/resident_model.h"
 #include "tests/collective/chunk_bag.h"
 
@@ -98,7 +99,7 @@ class DevicePartsTest : public testing::TestWithParam<Case> {
       Member& member = members[rank];
       const auto no_numbers = [] {
         Buffer bytes(kBytes);
-        std::ranges::fill(bytes.bytes(), std::byte{0xFF});
+        fill_bytes(bytes.bytes(), std::byte{0xFF});
         return bytes;
       };
       inputs[rank] = no_numbers();
@@ -131,7 +132,7 @@ class DevicePartsTest : public testing::TestWithParam<Case> {
     for (std::uint32_t rank = 0; rank < kRanks; ++rank) {
       const ButterflySpec spec = spec_of(rank, bounds);
       ASSERT_TRUE(bring_sums(side(rank), spec, sums[rank], members[rank].average.data()));
-      EXPECT_TRUE(std::ranges::equal(members[rank].average.bytes(), outputs[rank].bytes()));
+      EXPECT_TRUE(same_bytes(members[rank].average.bytes(), outputs[rank].bytes()));
       if (GetParam().feedback)
         ASSERT_TRUE(bring_own_residual(side(rank), spec, residuals[rank][1].bytes(),
                                        members[rank].residuals[1 - round % 2].data()));
@@ -164,9 +165,9 @@ TEST_P(DevicePartsTest, EndsAsOnTheHost) {
     on_host(here, bounds[round], round);
     on_device(there, bounds[round], round);
     for (std::uint32_t rank = 0; rank < kRanks; ++rank) {
-      EXPECT_TRUE(std::ranges::equal(here[rank].average.bytes(), there[rank].average.bytes()));
+      EXPECT_TRUE(same_bytes(here[rank].average.bytes(), there[rank].average.bytes()));
       const auto& next = here[rank].residuals[1 - round % 2];
-      EXPECT_TRUE(std::ranges::equal(next.bytes(), there[rank].residuals[1 - round % 2].bytes()))
+      EXPECT_TRUE(same_bytes(next.bytes(), there[rank].residuals[1 - round % 2].bytes()))
           << "rank " << rank << ", round " << round;
     }
   }

@@ -1,9 +1,8 @@
 #include "pipeline/stage/microbatches/early_decode.h"
 
-#include <algorithm>
-
 #include <gtest/gtest.h>
 
+#include "base/byte_ops.h"
 #include "base/rng.h"
 #include "tests/harness/mark_expected.h"
 
@@ -41,7 +40,7 @@ TEST(EarlyDecode, ATensorIsReadyWhenItsFrameIs) {
   for (std::size_t bytes = 10; bytes < tensor.frame.payload_bytes(); bytes += 100'000)
     early.on_arriving(kPeer, attempt(0), tensor.arrived(bytes));
   const SharedBytes out = early.take(kPeer, attempt(0), tensor.frame);
-  EXPECT_TRUE(std::ranges::equal(out.view(), tensor.values.bytes()));
+  EXPECT_TRUE(same_bytes(out.view(), tensor.values.bytes()));
   EXPECT_EQ(early.taken(), 1U);
   EXPECT_TRUE(early.take(kPeer, attempt(0), tensor.frame).empty()) << "taken twice";
 }
@@ -53,7 +52,7 @@ TEST(EarlyDecode, ATensorOfBf16ComesAsItIs) {
       SharedBytes(encode(*parse_codec("none"), tensor.values.bytes(), DType::kBF16))};
   early.on_arriving(kPeer, attempt(0), tensor.arrived(300'000));
   const SharedBytes out = early.take(kPeer, attempt(0), tensor.frame);
-  EXPECT_TRUE(std::ranges::equal(out.view(), tensor.values.bytes()));
+  EXPECT_TRUE(same_bytes(out.view(), tensor.values.bytes()));
 }
 
 TEST(EarlyDecode, ANewAttemptReplacesTheOldOneOfItsNeighbour) {
@@ -63,9 +62,9 @@ TEST(EarlyDecode, ANewAttemptReplacesTheOldOneOfItsNeighbour) {
   early.on_arriving(PeerId{5}, attempt(7), other.arrived(300'000));
   early.on_arriving(kPeer, attempt(1), second.arrived(200'000));
   const SharedBytes out = early.take(kPeer, attempt(1), second.frame);
-  EXPECT_TRUE(std::ranges::equal(out.view(), second.values.bytes()));
-  EXPECT_TRUE(std::ranges::equal(early.take(PeerId{5}, attempt(7), other.frame).view(),
-                                 other.values.bytes()));
+  EXPECT_TRUE(same_bytes(out.view(), second.values.bytes()));
+  EXPECT_TRUE(
+      same_bytes(early.take(PeerId{5}, attempt(7), other.frame).view(), other.values.bytes()));
   early.on_arriving(kPeer, attempt(2), first.arrived(300'000));
   EXPECT_TRUE(early.take(kPeer, attempt(3), second.frame).empty()) << "of another attempt";
   early.on_arriving(kPeer, attempt(2), first.arrived(300'000));
@@ -102,8 +101,7 @@ TEST(EarlyDecode, AnotherPayloadOfTheSameAttemptIsAnotherTensor) {
   const Tensor second(4);
   early.on_arriving(kPeer, attempt(0), first.arrived(600'000));
   early.on_arriving(kPeer, attempt(0), second.arrived(1000));
-  EXPECT_TRUE(
-      std::ranges::equal(early.take(kPeer, attempt(0), second.frame).view(), second.values.bytes()))
+  EXPECT_TRUE(same_bytes(early.take(kPeer, attempt(0), second.frame).view(), second.values.bytes()))
       << "it begins anew";
 }
 

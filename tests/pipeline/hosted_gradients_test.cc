@@ -2,6 +2,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "base/byte_ops.h"
 #include "sim/cluster/resident_model.h"
 #include "tests/compression/device_gradients_suite.h"
 
@@ -17,7 +18,7 @@ class OnHost final : public GradientsDevice {
         std::aligned_alloc(kBoundary, (bytes + kBoundary) / kBoundary * kBoundary));
   }
   void free(DeviceAddress memory) override { std::free(memory); }
-  void bring(BytesView bytes, DeviceAddress to) override { std::ranges::copy(bytes, to); }
+  void bring(BytesView bytes, DeviceAddress to) override { copy_bytes(bytes, {to, bytes.size()}); }
   void fetch(DeviceAddress from, MutableBytes bytes) override {
     std::copy_n(from, bytes.size(), bytes.begin());
   }

@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/byte_ops.h"
 #include "kernels/digest.h"
 #include "pipeline/stage/common/arena_model.h"
 #include "sim/cluster/resident_model.h"
@@ -82,7 +83,7 @@ TEST_P(ParameterStateTest, WhatWasSavedGoesOnAsIfNothingHadHappened) {
   ASSERT_TRUE(other.load(Version{3}, saved->bytes()));
   EXPECT_EQ(*other.digest(), *state.digest());
   if (config_.pipeline.delay == 1) {
-    EXPECT_TRUE(std::ranges::equal(computed_on(other, other_model, 2), before.bytes()));
+    EXPECT_TRUE(same_bytes(computed_on(other, other_model, 2), before.bytes()));
     EXPECT_TRUE(
         std::ranges::equal(computed_on(other, other_model, 3), *other.committed_parameters()));
   }
@@ -109,10 +110,10 @@ TEST_P(ParameterStateTest, TwoVersionsAreComputedOnInTurnWithoutACopy) {
       const BytesView bytes = computed_on(state, model, version);
       if (turn == 0) seen[version] = {bytes.data(), Buffer::copy_of(bytes)};
       EXPECT_EQ(bytes.data(), seen.at(version).first);
-      EXPECT_TRUE(std::ranges::equal(bytes, seen.at(version).second.bytes()));
+      EXPECT_TRUE(same_bytes(bytes, seen.at(version).second.bytes()));
     }
   }
-  EXPECT_FALSE(std::ranges::equal(seen.at(2).second.bytes(), seen.at(3).second.bytes()));
+  EXPECT_FALSE(same_bytes(seen.at(2).second.bytes(), seen.at(3).second.bytes()));
   EXPECT_FALSE(state.use(Version{1})) << "it is committed past";
 }
 
@@ -133,7 +134,7 @@ TEST_P(ParameterStateTest, APartOfWhatIsSavedHasItsBytes) {
            {whole->size(), 0}}) {
     const auto part = state.save(first, bytes);
     ASSERT_TRUE(part) << part.error().what;
-    EXPECT_TRUE(std::ranges::equal(part->bytes(), whole->bytes().subspan(first, bytes)))
+    EXPECT_TRUE(same_bytes(part->bytes(), whole->bytes().subspan(first, bytes)))
         << first << " " << bytes;
   }
 }
@@ -154,7 +155,7 @@ TEST_P(ParameterStateTest, TakesTheCommittedStateAloneAndNothingElse) {
   apply(other, 1);
   const auto one = state.save(), another = other.save();
   ASSERT_TRUE(one && another);
-  EXPECT_TRUE(std::ranges::equal(one->bytes(), another->bytes()));
+  EXPECT_TRUE(same_bytes(one->bytes(), another->bytes()));
   const auto cut = alone->bytes().first(alone->size() - 1);
   EXPECT_EQ(other.load(Version{1}, cut).error().code, ErrorCode::kIncompatible);
 }
@@ -182,14 +183,14 @@ TEST_P(ParameterStateTest, ItsHomeDoesNotShow) {
     apply(host, step);
     EXPECT_EQ(*state.digest(), *host.digest()) << step;
   }
-  EXPECT_TRUE(std::ranges::equal(state.save()->bytes(), host.save()->bytes()));
+  EXPECT_TRUE(same_bytes(state.save()->bytes(), host.save()->bytes()));
   ParameterState heir(heirs_arenas.model(), config_);
   ASSERT_TRUE(heir.adopt(state));
   EXPECT_EQ(*heir.digest(), *host.digest());
   apply(heir, 3);
   apply(host, 3);
   EXPECT_EQ(*heir.digest(), *host.digest());
-  EXPECT_TRUE(std::ranges::equal(heir.save()->bytes(), host.save()->bytes()));
+  EXPECT_TRUE(same_bytes(heir.save()->bytes(), host.save()->bytes()));
 }
 
 // A gradient that came with the state of another stage is stepped with, though nobody took it here.
@@ -199,7 +200,7 @@ TEST_P(ParameterStateTest, WhatWasInheritedIsSteppedWith) {
   ParameterState shadow(shadows_arenas.model(), config_);
   const std::vector<float> gradient = testing::arena(mixed_layout(), 9, 1.0F);
   for (ParameterState* state : {&shadow, &host})
-    std::ranges::copy(as_bytes(std::span(gradient)), state->reduced().begin());
+    copy_bytes(as_bytes(std::span(gradient)), state->reduced());
   ASSERT_TRUE(heir.adopt(shadow));
   const StepScalars scalars{
       .learning_rate = 0.01, .clip_scale = 0.5, .bias_correction1 = 0.3, .bias_correction2 = 0.2};

@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/byte_ops.h"
 #include "engine/net/bulk/bulk_factory.h"
 #include "engine/net/tcp/tcp_network.h"
 #include "engine/runtime/asio_runtime.h"
@@ -56,7 +57,7 @@ class PeerTransports : public ::testing::Test {
   }
   static void say(End& from, End& to, std::byte filler) {
     Buffer payload(kPayloadBytes);
-    std::ranges::fill(payload.bytes(), filler);
+    fill_bytes(payload.bytes(), filler);
     from.links.send(to.seat, {.kind = static_cast<std::uint16_t>(MessageKind::kForward),
                               .payload = {SharedBytes(std::move(payload))}});
   }

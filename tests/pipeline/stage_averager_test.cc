@@ -12,6 +12,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/byte_ops.h"
 #include "pipeline/protocol/message_kinds.h"
 #include "tests/harness/mark_expected.h"
 #include "tests/pipeline/phases_and_seats.h"
@@ -47,8 +48,8 @@ class StageAveragerTest : public testing::Test {
   // As it arrives: one aligned part.
   static void join_payload(Frame& frame) {
     Buffer joined(frame.payload_bytes());
-    std::byte* at = joined.data();
-    for (const SharedBytes& part : frame.payload) at = std::ranges::copy(part.view(), at).out;
+    MutableBytes at = joined.bytes();
+    for (const SharedBytes& part : frame.payload) at = copy_bytes(part.view(), at);
     frame.payload.assign(1, SharedBytes(std::move(joined)));
   }
   // Member 0 speaks for member 1, too; member 2 for itself.
@@ -168,8 +169,8 @@ TEST_F(StageAveragerTest, WhatHasNotLeftWhenASumIsDoneIsCopied) {
         std::ranges::count_if(wire_, [i](const auto& sent) { return std::get<0>(sent) == i; }));
     Member& member = members_[i];
     for (const double value : member.output.as<double>()) ASSERT_EQ(value, 6);
-    std::ranges::fill(member.input.bytes(), std::byte{0xEE});
-    std::ranges::fill(member.output.bytes(), std::byte{0xEE});
+    fill_bytes(member.input.bytes(), std::byte{0xEE});
+    fill_bytes(member.output.bytes(), std::byte{0xEE});
   };
   for (std::uint32_t i = 0; i < 3; ++i) ASSERT_TRUE(start(i).has_value());
   // Member 0 hears all that is for it first.
@@ -192,7 +193,7 @@ TEST_F(StageAveragerTest, WhatARoundHasLentIsCopiedWhenItIsGivenUp) {
   ASSERT_TRUE(start(0).has_value());
   ASSERT_FALSE(wire_.empty());
   members_[0].averager->abandon(key_.phase);
-  std::ranges::fill(members_[0].input.bytes(), std::byte{0xEE});
+  fill_bytes(members_[0].input.bytes(), std::byte{0xEE});
   for (std::uint32_t i = 1; i < 3; ++i) ASSERT_TRUE(start(i).has_value());
   for (auto& [from, to, frame] : wire_) {
     join_payload(frame);

@@ -8,6 +8,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/byte_ops.h"
 #include "base/hash.h"
 #include "engine/checkpoint/sha256.h"
 #include "pipeline/protocol/knobs.h"
@@ -197,8 +198,8 @@ TEST_F(EarlyParameters, AreLoadedBeforeTheRestIsHere) {
   give_below(parameters);
   bench_.run();
   EXPECT_EQ(early_, Version{3});
-  EXPECT_TRUE(std::ranges::equal(*bench_.state().committed_parameters(),
-                                 frozen_.bytes().first(parameters)));
+  EXPECT_TRUE(
+      same_bytes(*bench_.state().committed_parameters(), frozen_.bytes().first(parameters)));
   EXPECT_FALSE(here_);
   give_below(frozen_.size());
   bench_.run();

@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/byte_ops.h"
 #include "engine/optimizer/flat_optimizer.h"
 #include "tests/reference/pattern_source.h"
 
@@ -97,7 +98,7 @@ Buffer train_by_hand(const RunConfig& config) {
   std::vector<std::int32_t> tokens(count), targets(count);
   for (std::uint64_t step = 0; step < config.run.steps; ++step) {
     const std::uint64_t computed_on = step > 0 && config.pipeline.delay == 1 ? step - 1 : step;
-    std::ranges::copy(versions[computed_on].bytes(), (*model)->parameters().begin());
+    copy_bytes(versions[computed_on].bytes(), (*model)->parameters());
     (*model)->parameters_changed();
     const AttemptId id{{{PhaseKind::kTrain, step}, 0}, Attempt{0}};
     EXPECT_TRUE(source.read(id.microbatch, tokens, targets));

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "base/byte_ops.h"
 #include "base/check.h"
 #include "base/hash.h"
 #include "kernels/digest.h"
@@ -16,15 +17,15 @@ namespace {
 // So many bytes of the views, one behind the other, from `first` on.
 Buffer copy_range(const std::vector<BytesView>& views, std::uint64_t first, std::uint64_t bytes) {
   Buffer copy(bytes);
-  std::byte* to = copy.data();
+  MutableBytes left = copy.bytes();
   std::uint64_t at = 0;  // where the view begins
   for (const BytesView view : views) {
     const std::uint64_t from = std::max(first, at);
     const std::uint64_t end = std::min(first + bytes, at + view.size());
-    if (from < end) to = std::ranges::copy(view.subspan(from - at, end - from), to).out;
+    if (from < end) left = copy_bytes(view.subspan(from - at, end - from), left);
     at += view.size();
   }
-  SWARMLINE_CHECK(to == copy.data() + bytes);
+  SWARMLINE_CHECK(left.empty());
   return copy;
 }
 
@@ -101,7 +102,7 @@ Result<void> ParameterState::bring_committed() {
 
 Result<void> ParameterState::copy_committed() {
   if (device() == nullptr) {
-    std::ranges::copy(committed_.bytes(), model_.parameters().begin());
+    copy_bytes(committed_.bytes(), model_.parameters());
     model_.parameters_changed();
     return {};
   }
@@ -329,7 +330,7 @@ Result<void> ParameterState::load(Version version, BytesView state) {
     take(model_.parameters());
     if (version.value > 0) --computing_version_.value;
   } else if (delayed_) {
-    std::ranges::copy(committed_.bytes(), model_.parameters().begin());
+    copy_bytes(committed_.bytes(), model_.parameters());
   }
   model_.parameters_changed();
   return {};
@@ -337,7 +338,7 @@ Result<void> ParameterState::load(Version version, BytesView state) {
 
 void ParameterState::load_parameters(Version version, BytesView parameters) {
   SWARMLINE_CHECK(!delayed_ && parameters.size() == parameter_bytes());
-  std::ranges::copy(parameters, committed_bytes().begin());
+  copy_bytes(parameters, committed_bytes());
   committed_version_ = version;
   computing_version_ = version;
   model_.parameters_changed();
