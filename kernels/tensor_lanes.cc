@@ -44,7 +44,11 @@ Result<void> ArrivingTensors::make_room(Place& place, std::size_t bytes) {
   SWARMLINE_TRY(make_event(lanes_, place.used));
   // The host's side is read until then.
   SWARMLINE_TRY(lanes_.synchronize(*place.arrived));
-  if (place.device && place.device->size() >= bytes) return {};
+  // Both: where one had no room, the other may be left of an earlier tensor.
+  const auto has_room = [bytes](const std::unique_ptr<LaneMemory>& side) {
+    return side && side->size() >= bytes;
+  };
+  if (has_room(place.host) && has_room(place.device)) return {};
   SWARMLINE_TRY(lanes_.synchronize(*place.used));
   SWARMLINE_TRY(allocate(lanes_, LaneMemoryKind::kHost, bytes, place.host));
   return allocate(lanes_, LaneMemoryKind::kDevice, bytes, place.device);

@@ -11,6 +11,7 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <optional>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -31,9 +32,12 @@ class QueuedLanes final : public Lanes {
   QueuedLanes(std::uint64_t seed, double share) : rng_(seed), share_(share) {}
   ~QueuedLanes() override { EXPECT_TRUE(memories_.empty()) << "memory outlives its lanes"; }
 
-  Result<std::unique_ptr<LaneMemory>> allocate(LaneMemoryKind, std::size_t bytes) override {
+  Result<std::unique_ptr<LaneMemory>> allocate(LaneMemoryKind kind, std::size_t bytes) override {
+    if (full_ == kind) return fail(ErrorCode::kOutOfMemory, "no room");
     return std::make_unique<Memory>(*this, bytes);
   }
+  // Memory of that kind has no room until the next call; null: all has.
+  void set_full(std::optional<LaneMemoryKind> kind) { full_ = kind; }
   Result<std::unique_ptr<LaneEvent>> make_event() override {
     return std::make_unique<Event>(*this, events_.emplace(++last_event_, Times{}).first->first);
   }
@@ -140,6 +144,7 @@ class QueuedLanes final : public Lanes {
   std::array<std::deque<Work>, 3> queued_;
   std::map<int, Times> events_;
   int last_event_ = 0;
+  std::optional<LaneMemoryKind> full_;
   std::uint64_t crossed_ = 0;
   std::map<const std::byte*, std::size_t> memories_;
 };
@@ -242,6 +247,38 @@ TEST_P(TensorLanesTest, EachTensorCrossesWhole) {
       ASSERT_TRUE(lanes.synchronize(*last));
       EXPECT_EQ(arrived, 40U);
       EXPECT_EQ(lanes.crossed(), bytes) << "the tensors and a number each";
+    }
+  }
+}
+
+// A tensor that finds no room takes none of the room that smaller ones have afterwards.
+TEST(TensorLanes, ATensorWithoutRoomLeavesAPlaceForSmallerOnes) {
+  for (const LaneMemoryKind full : {LaneMemoryKind::kHost, LaneMemoryKind::kDevice}) {
+    QueuedLanes lanes(1, 0);
+    {
+      ArrivingTensors arriving(lanes);
+      LeavingTensors leaving(lanes, 1);
+      const auto crosses = [&](std::size_t size) -> Result<void> {
+        const auto bytes = bytes_of(size, size);
+        const auto there = arriving.bring(bytes);
+        if (!there) return std::unexpected(there.error());
+        auto tensor = leaving.claim(size);
+        if (!tensor) return std::unexpected(std::move(tensor).error());
+        const DeviceAddress to = (*tensor)->device();
+        lanes.compute({*there, to}, [=, from = *there] { std::copy_n(from, size, to); });
+        SWARMLINE_TRY(arriving.used());
+        SWARMLINE_TRY((*tensor)->leave(size, nullptr));
+        const auto here = (*tensor)->wait();
+        EXPECT_TRUE(here && std::ranges::equal(here->bytes(), bytes)) << size;
+        return {};
+      };
+      for (std::size_t i = 0; i < ArrivingTensors::kArriving; ++i) ASSERT_TRUE(crosses(100));
+      lanes.set_full(full);
+      const auto refused = crosses(200);
+      ASSERT_FALSE(refused);
+      EXPECT_EQ(refused.error().code, ErrorCode::kOutOfMemory);
+      lanes.set_full({});
+      for (const std::size_t size : {50UL, 100UL, 200UL, 50UL}) ASSERT_TRUE(crosses(size));
     }
   }
 }
