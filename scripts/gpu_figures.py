@@ -1,7 +1,9 @@
 """What gpu-check reads of its programs' output, and how it prints it."""
 
 import json
+import signal
 
+TAIL_LINES = 25  # of a failed program's output, on the screen
 # What a figure may have, and its unit in the table.
 UNITS = (("us", "us"), ("gb_per_s", "GB/s"), ("tflops", "TFLOP/s"), ("ratio", "x"), ("seconds", "s"), ("eval_loss", "loss"),
          ("tokens_per_second", "tokens/s"), ("of_eager", "of eager"))
@@ -22,6 +24,23 @@ def json_lines(text):
         except ValueError:
             broken.append(line)
     return lines, broken
+
+
+def first_failures(text):
+    """What GoogleTest says of its first failures, else the end."""
+    at = text.find(": Failure\n")
+    return "\n".join(text[max(0, text.rfind("\n", 0, at)):].splitlines()[:TAIL_LINES]) if at >= 0 else text
+
+
+def how_it_ended(code, text):
+    signal_name = signal.Signals(-code).name if code < 0 else ""
+    return f"ended by {signal_name}: {last_failure(text)}" if signal_name else f"exit code {code}: {last_failure(text)}"
+
+
+def last_failure(text):
+    lines = [line for line in text.splitlines() if line.strip()]
+    failures = [line for line in lines if "[  FAILED  ]" in line or "Failure" in line or "error" in line.lower()]
+    return (failures or lines or ["no output"])[-1][:160]
 
 
 def meets_goal(figure):

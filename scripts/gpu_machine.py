@@ -66,6 +66,14 @@ def torch_libraries(device, movable):
     return version, [root / "lib", *sorted((root.parent / "nvidia").glob("*/lib"))]
 
 
+def cuda_libraries():
+    """Folders of CUDA's libraries, for programs that need no PyTorch: of this Python's wheels, and of a tool kit."""
+    spec = importlib.util.find_spec("nvidia")
+    wheels = [pathlib.Path(folder) for folder in (spec.submodule_search_locations or ())] if spec else []
+    kits = [pathlib.Path("/usr/local/cuda/lib64")]
+    return [*(path for wheel in wheels for path in sorted(wheel.glob("*/lib"))), *(path for path in kits if path.is_dir())]
+
+
 def needed_architecture(architectures, capability):
     """What a pack for these would need for that card, or None where it has it. `architectures` as CMake has them: 90-real
     is machine code, for the cards of that major number that are no older; 90-virtual is PTX, for all that are no older; 90 is

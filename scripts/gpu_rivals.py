@@ -2,7 +2,6 @@
 
 import importlib.util
 import json
-import os
 import random
 import re
 import shutil
@@ -16,6 +15,7 @@ TRAINING = {"model.dropout": 0, "model.layers": 12, "model.d_model": 768, "model
             "optimizer.warmup_steps": 2, "data.files": '["tokens.bin"]'}
 SMALL = {"model.layers": 4, "model.d_model": 64, "model.heads": 4, "batch.batch": 16, "batch.microbatch": 2,
          "batch.sequence": 64, "run.steps": 4}  # --device cpu: that it runs
+ENDING_SECONDS = 10  # of nvidia-smi
 FORMS = (("whole model, one process", 1, ("--reference",), {}), ("1 stage", 1, (), {}), ("4 stages", 4, (), {}),
          ("4 stages, 12 in flight", 4, (), {"pipeline.in_flight": 12}))
 
@@ -33,8 +33,10 @@ class Utilization:
     def __exit__(self, *_):
         if self.process:
             self.process.terminate()
-            text = self.process.communicate()[0]
-            self.values = [int(v) for v in text.split() if v.isdigit()]
+            try:
+                self.values = [int(v) for v in self.process.communicate(timeout=ENDING_SECONDS)[0].split() if v.isdigit()]
+            except subprocess.TimeoutExpired:
+                self.process.kill()
 
     def upper_quartile(self):  # starting and ending are not training
         return statistics.quantiles(self.values, n=4)[2] if len(self.values) > 3 else None
@@ -67,7 +69,7 @@ def training(check, gpu_check):
         if done is None:
             continue
         if done[0] != 0:
-            check.add("training", name, "failed", gpu_check.how_it_ended(*done), done[1])
+            check.add("training", name, "failed", check.read.how_it_ended(*done), done[1])
             continue
         steps = [json.loads(line) for line in done[1].splitlines() if line.startswith("{")]
         rates[name] = step_rate(check, name, steps, shape, used.upper_quartile())
@@ -162,13 +164,13 @@ def rival_figures(check, gpu_check, part, what, code):
         check.add(part, what, "skipped", "no GPU here")
         return
     done = check.run(part, [sys.executable, "-c", code.replace("{n}", gpu_check.BENCH_MEBI_ELEMENTS[check.options.quick])],
-                     name=what, env={"LD_LIBRARY_PATH": os.environ.get("LD_LIBRARY_PATH", "")})
+                     name=what)
     if done is None:
         return
     lines, broken = check.read.json_lines(done[1])
     check.figures += lines
     fine = done[0] == 0 and lines and not broken
-    check.add(part, what, "passed" if fine else "failed", f"{len(lines)} figures" if fine else gpu_check.how_it_ended(*done), done[1])
+    check.add(part, what, "passed" if fine else "failed", f"{len(lines)} figures" if fine else check.read.how_it_ended(*done), done[1])
 
 
 def bitsandbytes(check, gpu_check):

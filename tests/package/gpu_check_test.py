@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import time
 import unittest
 from pathlib import Path
 
@@ -59,14 +60,21 @@ class Packs(unittest.TestCase):
         self.make_program(self.folder / "path" / "nvidia-smi", "#!/bin/sh\ncase \"$*\" in\n"
                           f"  *compute_cap*) echo {compute} ;;\n  *name*) echo 'A card, 580.1, 81920 MiB' ;;\n  *) sleep 1 ;;\nesac\n")
 
-    def check(self, *arguments, seconds=100, name="gpu-check"):
+    def make_torch(self, version):
+        """A PyTorch of this version, for the check's Python."""
+        (self.folder / "python/torch/lib").mkdir(parents=True)
+        (self.folder / "python/torch/__init__.py").write_text("")
+        (self.folder / "python/torch/version.py").write_text(f"__version__ = '{version}'\n")
+        (self.folder / "python/torch/lib/libtorch_cuda.so").write_text("")
+
+    def check(self, *arguments, seconds=100, name="gpu-check", environment=None):
         """(exit code, rows by what they are of, the whole JSON or None, what it printed)"""
         results = self.folder / f"{name}.json"
         path = f"{self.folder / 'path'}:{os.environ['PATH']}"
         done = subprocess.run([sys.executable, SOURCE / "scripts/gpu-check", "--pack", self.pack, "--json", results, "--logs",
                                self.folder / name, *arguments], text=True,
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=seconds, check=False,
-                              env={**os.environ, "PATH": path})
+                              env={**os.environ, "PATH": path, "PYTHONPATH": str(self.folder / "python"), **(environment or {})})
         said = json.loads(results.read_text()) if results.exists() else None
         rows = {row["what"]: row for row in said["rows"]} if said else {}
         return done.returncode, rows, said, done.stdout
@@ -93,6 +101,15 @@ class BuiltPrograms(Packs):
         for row in said["rows"]:
             self.assertTrue(row["state"] == "passed" or row["detail"], row)
         self.assertEqual(sum(row["part"] == "unit" for row in said["rows"]), 10, output)
+
+    def test_the_check_knows_which_programs_load_libtorch(self):
+        check = {}
+        source = (SOURCE / "scripts/gpu-check").read_text()
+        exec(next(line for line in source.splitlines() if line.startswith("WITH_TORCH = ")), check)  # pylint: disable=exec-used
+        for program in (self.pack / "bin").iterdir():
+            with self.subTest(program.name):
+                said = subprocess.run(["ldd", program], text=True, stdout=subprocess.PIPE, check=True).stdout
+                self.assertEqual("libtorch" in said, program.name in check["WITH_TORCH"])
 
     @unittest.skipUnless(WHOLE, "--whole")
     def test_all_parts_run_on_the_cpu(self):
@@ -145,6 +162,35 @@ class FailingPrograms(Packs):
         self.assertEqual(code, 1, output)
         self.assert_failed(rows, "stage_bench", "not done after")
         self.assertEqual(len(said["figures"]), 1)
+
+    def test_a_program_that_hangs_leaves_time_to_those_behind_it(self):
+        self.make_pack({"swarmline": "#!/bin/sh\nexec sleep 1000\n", "stage_bench": f"#!/bin/sh\necho '{FIGURE}'\n"})
+        code, rows, _, output = self.check("--only", "faults,stage", "--device", "cpu", "--budget", "14")
+        self.assertEqual(code, 1, output)
+        self.assert_failed(rows, "chaos", "not done after 7 s")
+        self.assertEqual(rows["a stage in parts"]["state"], "passed", output)
+
+    def test_what_was_found_is_there_while_the_next_program_runs(self):
+        self.make_pack({"swarmline": "#!/bin/sh\n[ $1 = chaos ] || exit 0\nmkdir -p runs/a/peers\necho lost >runs/a/peers/1.log\n"
+                                     "exec sleep 1000\n", "cuda_topk_test": PASSES, "stage_bench": "#!/bin/sh\nexec sleep 1000\n"})
+        results = self.folder / "results"
+        with subprocess.Popen([sys.executable, SOURCE / "scripts/gpu-check", "--pack", self.pack, "--only", "unit,faults,stage",
+                               "--device", "cpu", "--budget", "12", "--results", results],
+                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as check:
+            deadline = time.monotonic() + 60
+            rows, names = {}, []
+            while time.monotonic() < deadline and not ("chaos" in rows and "runs/a/peers/1.log" in names):
+                time.sleep(0.1)
+                if (results / "gpu-check.json").exists():
+                    rows = {row["what"]: row for row in json.loads((results / "gpu-check.json").read_text())["rows"]}
+                if (results / "logs.tar.gz").exists():
+                    with tarfile.open(results / "logs.tar.gz") as tar:
+                        names = tar.getnames()
+            check.kill()
+        self.assertEqual(rows["cuda_topk_test"]["state"], "passed")
+        self.assert_failed(rows, "chaos", "not done after")
+        self.assertLessEqual({"logs/unit-cuda_topk_test.log", "logs/faults-chaos.log", "runs/a/peers/1.log"}, set(names))
+        self.assertEqual({path.name for path in results.iterdir()}, {"gpu-check.json", "logs.tar.gz"})
 
     def test_figures_that_are_cut_have_failed(self):
         for text in (FIGURE[:-3], '{"op": "stage", "us": nan}', '{"op": "stage", "us": NaN}'):
@@ -214,11 +260,54 @@ class Cards(Packs):
                 self.assertEqual(needed_architecture(architectures, card), needed)
 
 
+class Machines(Packs):
+    """With a card, and a pack that can be moved."""
+
+    def setUp(self):
+        super().setUp()
+        self.make_card()
+        self.make_pack({"cuda_topk_test": PASSES, "cuda_model_test": PASSES, "stage_bench": f"#!/bin/sh\necho '{FIGURE}'\n",
+                        "cuda_quantize_bench": f"#!/bin/sh\necho '{FIGURE}'\n"}, movable=True)
+        self.make_program(self.folder / "path" / "ldd", "#!/bin/sh\n")
+
+    def assert_all_but_torchs(self, word):
+        code, rows, said, output = self.check("--only", "probe,unit,quickstart,stage,kernels,training")
+        self.assertEqual(code, 1, output)
+        for what in ("swarmline loads libtorch", "PyTorch computes on the device", "cuda_model_test", "stage_bench", "swarmline"):
+            self.assert_failed(rows, what, word)
+        self.assertEqual(rows["cuda_topk_test"]["state"], "passed", output)
+        self.assertEqual(rows["quantization kernels"]["state"], "passed", output)
+        self.assertIsNone(said["torch"])
+
+    def test_without_pytorch_the_kernels_are_checked_all_the_same(self):
+        self.assert_all_but_torchs("this Python has no PyTorch")
+
+    def test_with_another_pytorch_the_kernels_are_checked_all_the_same(self):
+        self.make_torch("2.12.1")
+        self.assert_all_but_torchs("this Python has PyTorch 2.12.1; the pack's programs need 2.11.")
+
+    def test_a_system_that_is_too_old_is_named(self):
+        self.make_torch("2.11.0")
+        self.make_program(self.folder / "path" / "ldd", "#!/bin/sh\necho \"$1: /lib/libc.so.6: version \\`GLIBC_2.34' not found "
+                          "(required by $1)\"\n")
+        code, rows, _, output = self.check("--only", "probe")
+        self.assertEqual(code, 1, output)
+        self.assert_failed(rows, "libraries of all programs", "GLIBC_2.34")
+
+    def test_programs_of_others_have_their_own_libraries(self):
+        self.make_torch("2.11.0")
+        (self.folder / "python/torch/__init__.py").write_text("import os\nraise ImportError(os.environ.get('LD_LIBRARY_PATH'))\n")
+        self.make_program(self.pack / "bin/cuda_topk_test", "#!/bin/sh\necho \"[  FAILED  ] Error $LD_LIBRARY_PATH (1 ms)\"\nexit 1\n")
+        _, rows, _, output = self.check("--only", "probe,unit", environment={"LD_LIBRARY_PATH": "/of/theirs"})
+        self.assert_failed(rows, "PyTorch computes on the device", "ImportError: /of/theirs")
+        self.assertIn(f"Error {self.pack / 'lib'}:{self.folder / 'python/torch/lib'}:/of/theirs", output)
+
+
 class Archives(Packs):
     def test_an_archive_lies_beside_the_script_alone(self):
         self.make_pack({"cuda_topk_test": PASSES})
         (self.pack / "scripts").mkdir()
-        for name in ("gpu_figures.py", "gpu_machine.py"):
+        for name in ("gpu_figures.py", "gpu_machine.py", "gpu_results.py"):
             shutil.copy(SOURCE / "scripts" / name, self.pack / "scripts")
         brought = self.folder / "brought"
         brought.mkdir()
