@@ -101,9 +101,14 @@ class CudaIpc final : public IpcApi {
     void* mapped = nullptr;
     SWARMLINE_TRY(well(cudaIpcOpenMemHandle(&mapped, handle, cudaIpcMemLazyEnablePeerAccess),
                        "mapping another process's memory"));
-    auto allocation = driver_.allocation(mapped);
-    if (!allocation) unmap(static_cast<DeviceAddress>(mapped));
-    return allocation;
+    // What is mapped is the block that CUDA cut the allocation from, which may begin before it.
+    auto* const at = static_cast<DeviceAddress>(mapped);
+    const auto block = driver_.allocation(mapped);
+    if (!block) {
+      unmap(at);
+      return std::unexpected(block.error());
+    }
+    return MappedMemory{at, block->bytes - static_cast<std::uint64_t>(at - block->memory)};
   }
 
   void unmap(DeviceAddress mapped) override {

@@ -28,7 +28,7 @@ struct SharedMemory {
 
 struct MappedMemory {
   DeviceAddress memory = nullptr;
-  std::uint64_t bytes = 0;  // of the allocation
+  std::uint64_t bytes = 0;  // that may be read from there, the allocation's at least
 };
 
 class IpcApi {
