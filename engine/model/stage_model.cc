@@ -79,7 +79,7 @@ class TorchStageModel final : public StageModel {
   void clear_sums(MutableBytes accumulator) override { sums_of(accumulator).zero_(); }
   Result<void> collect_sums(MutableBytes accumulator) override;
   DeviceAddress device_sums(MutableBytes accumulator) override {
-    return device_.is_cpu() ? nullptr : static_cast<DeviceAddress>(sums_of(accumulator).data_ptr());
+    return device_.is_cpu() ? nullptr : made_at(sums_of(accumulator));
   }
   const ParameterLayout& layout() const override { return layout_; }
   MutableBytes parameters() override { return in_use_->host.bytes(); }

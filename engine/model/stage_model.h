@@ -152,8 +152,8 @@ class StageModel {
     if (!accumulator.empty()) std::memset(accumulator.data(), 0, accumulator.size());
   }
   virtual Result<void> collect_sums(MutableBytes) { return {}; }
-  // Where they are in a device's memory, in the layout, after all that was queued so far; null:
-  // they are not.
+  // Where they are in a device's memory, in the layout; null: they are not. All that was queued for
+  // them is done when it returns: a fabric reads them beside the device's own queue.
   virtual DeviceAddress device_sums(MutableBytes) { return nullptr; }
   virtual void release(AttemptId id) = 0;  // drops what is saved; nothing if there is none
   virtual std::size_t saved_graphs() const = 0;

@@ -10,6 +10,8 @@
 #include <string>
 #include <utility>
 
+#include <c10/core/impl/VirtualGuardImpl.h>
+
 #include "base/check.h"
 #include "compression/device_codec.h"
 #include "engine/model/device_kernels.h"
@@ -26,6 +28,14 @@ inline DeviceValues device_values(const at::Tensor& tensor) {
   return {.at = static_cast<DeviceAddress>(tensor.data_ptr()),
           .elements = static_cast<std::uint64_t>(tensor.numel()),
           .dtype = narrow ? DType::kBF16 : DType::kF32};
+}
+
+// Where a device's tensor is, once all that was queued to make it is done: zeros may be on their
+// way yet, where no job whose end was waited for has added to them.
+inline DeviceAddress made_at(const at::Tensor& tensor) {
+  const at::Device device = tensor.device();
+  c10::impl::VirtualGuardImpl(device.type()).getStream(device).synchronize();
+  return static_cast<DeviceAddress>(tensor.data_ptr());
 }
 
 // In the device's memory, measured by its codec.
