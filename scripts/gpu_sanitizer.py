@@ -12,9 +12,36 @@ SANITIZED = (("memcheck", "cuda_quantize_test", "*-*Huge*:*Large*"), ("memcheck"
              ("racecheck", "cuda_kernels_test", "*"), ("initcheck", "cuda_codec_test", "*"))
 
 
+AGAIN_MAX = 3  # tests of a program
+
+
+def memory_checker():
+    return shutil.which("compute-sanitizer") or next((p for p in ("/usr/local/cuda/bin/compute-sanitizer",) if os.path.exists(p)), None)
+
+
+def again(check, name, text):
+    """What failed, or was under way when its program ended, once more by itself: under the memory checker, which names the kernel and
+    the address, or at least with each launch waited for."""
+    failed = list(dict.fromkeys(re.findall(r"\[  FAILED  \] (\S+)(?= \(|,)", text))) or re.findall(r"\[ RUN      \] (\S+)", text)[-1:]
+    if check.gpu is None or check.on_cpu() or not failed:
+        return
+    tool = memory_checker()
+    wrapped = [tool, "--tool", "memcheck", "--error-exitcode", "9", "--print-limit", "20"] if tool else []
+    what = f"{name} again"
+    done = check.run("again", [*wrapped, check.program(name), f"--gtest_filter={':'.join(failed[:AGAIN_MAX])}"], name=what,
+                     env={"CUDA_LAUNCH_BLOCKING": "1"})
+    if done is not None:
+        check.add("unit", what, "passed" if done[0] == 0 else "failed", verdict(check, done[1]), done[1])
+
+
+def verdict(check, text):
+    summary = re.findall(r"(?:ERROR SUMMARY|RACECHECK SUMMARY): .*", text)
+    return summary[-1] if summary else check.read.last_failure(text)
+
+
 def sanitizer(check, _):
     """compute-sanitizer over the tests of our own kernels."""
-    tool = shutil.which("compute-sanitizer") or next((p for p in ("/usr/local/cuda/bin/compute-sanitizer",) if os.path.exists(p)), None)
+    tool = memory_checker()
     if tool is None or check.gpu is None:
         check.add("sanitizer", "compute-sanitizer", "skipped", "not installed here" if tool is None else "no GPU here")
         return
@@ -30,6 +57,4 @@ def sanitizer(check, _):
     for (kind, name, _), done in zip(chosen, results):
         if done is None:
             continue
-        summary = re.findall(r"(?:ERROR SUMMARY|RACECHECK SUMMARY): .*", done[1])
-        check.add("sanitizer", f"{kind} {name}", "passed" if done[0] == 0 else "failed",
-                  summary[-1] if summary else check.read.last_failure(done[1]), done[1])
+        check.add("sanitizer", f"{kind} {name}", "passed" if done[0] == 0 else "failed", verdict(check, done[1]), done[1])

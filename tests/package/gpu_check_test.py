@@ -237,6 +237,21 @@ class Cards(Packs):
         code, rows, _, output = self.check("--only", "unit", "--device", "cpu")
         self.assertEqual((code, rows["cuda_topk_test"]["state"]), (0, "skipped"), output)
 
+    def test_what_failed_is_run_again_by_itself(self):
+        self.make_card()
+        fails = "#!/bin/sh\necho \"[ RUN      ] Topk.$1$CUDA_LAUNCH_BLOCKING\"\n"
+        self.make_pack({"cuda_topk_test": fails + "kill -SEGV $$\n", "cuda_codec_test": PASSES,
+                        "cuda_optimizer_test": f"{fails}echo '[  FAILED  ] Adam.Steps (1 ms)'\necho '[  FAILED  ] Adam.Ends (1 ms)'\nexit 1\n"})
+        _, rows, _, output = self.check("--only", "unit", name="alone")
+        self.assert_failed(rows, "cuda_topk_test again", "--gtest_filter=Topk.1")
+        self.assertIn("[ RUN      ] Topk.--gtest_filter=Adam.Steps:Adam.Ends1", (self.folder / "alone/again-cuda_optimizer_test_again.log").read_text())
+        self.assertNotIn("cuda_codec_test again", rows)
+        self.make_program(self.folder / "path/compute-sanitizer", "#!/bin/sh\necho \"ERROR SUMMARY: 1 error in $*\"\nexit 9\n")
+        _, rows, _, output = self.check("--only", "unit", name="checked")
+        self.assert_failed(rows, "cuda_topk_test again", "ERROR SUMMARY: 1 error", "memcheck", "--gtest_filter=Topk.")
+        _, rows, _, output = self.check("--only", "unit", "--device", "cpu", name="cpu")
+        self.assertNotIn("cuda_topk_test again", rows)
+
     def test_a_card_that_the_pack_has_no_code_for_is_named(self):
         self.make_card("12.0")
         self.make_pack({"cuda_topk_test": PASSES})
