@@ -7,8 +7,10 @@ usage: gpu_check_test.py [--whole] [TEST] BUILD SOURCE     --whole: all parts on
 """
 
 import concurrent.futures
+import fnmatch
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -316,6 +318,21 @@ class Machines(Packs):
         _, rows, _, output = self.check("--only", "probe,unit", environment={"LD_LIBRARY_PATH": "/of/theirs"})
         self.assert_failed(rows, "PyTorch computes on the device", "ImportError: /of/theirs")
         self.assertIn(f"Error {self.pack / 'lib'}:{self.folder / 'python/torch/lib'}:/of/theirs", output)
+
+
+class MemoryChecker(unittest.TestCase):
+    def test_each_pattern_names_tests_that_there_are(self):
+        sys.path.insert(0, str(SOURCE / "scripts"))
+        from gpu_sanitizer import SANITIZED  # pylint: disable=import-outside-toplevel
+
+        sources = [*(SOURCE / "tests").rglob("cuda_*test.cc"), *(SOURCE / "tests").rglob("device_gradients_suite.h")]
+        names = [f"{suite}.{name}/" for source in sources
+                 for suite, name in re.findall(r"^TEST(?:_[FP])?\((\w+), (\w+)\)", source.read_text(), re.MULTILINE)]
+        self.assertGreater(len(names), 50)
+        for _, program, patterns in SANITIZED:
+            for pattern in re.split("[:-]", patterns):
+                with self.subTest(program, pattern=pattern):
+                    self.assertTrue(any(fnmatch.fnmatchcase(name, pattern) for name in names))
 
 
 class Archives(Packs):
