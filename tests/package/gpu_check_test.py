@@ -239,6 +239,22 @@ class Cards(Packs):
         code, rows, _, output = self.check("--only", "unit", "--device", "cpu")
         self.assertEqual((code, rows["cuda_topk_test"]["state"]), (0, "skipped"), output)
 
+    def test_sums_that_go_over_links_on_one_card_have_failed(self):
+        self.make_card()
+        for sent, log, why in ((0, "well", None), (8, "well", "took 8 bytes over links"),
+                               (8, "W s0: an average of step 3 could not go from GPU to GPU: CUDA: no", "CUDA: no")):
+            with self.subTest(sent=sent, log=log):
+                shutil.rmtree(self.pack, ignore_errors=True)
+                self.make_pack({"swarmline": "#!/bin/sh\nfor a; do case $a in run.name=*) r=runs/${a#run.name=} ;; esac; done\n"
+                                "mkdir -p $r/logs\n"
+                                'echo \'{"state": "done", "held_out_loss": 1, "unigram_entropy": 2}\' >$r/status.json\n'
+                                f'echo \'{{"kind": "step", "averaging_bytes": {sent}}}\' >$r/log.jsonl\necho "{log}" >$r/logs/peer-1.log\n'})
+                code, rows, _, output = self.check("--only", "quickstart")
+                self.assertEqual(rows["quickstart: 4 stages x 2 peers"]["state"], "passed", output)
+                self.assertEqual(code, 1 if why else 0, output)
+                if why:
+                    self.assert_failed(rows, "quickstart-islands: sums go from GPU to GPU", why)
+
     def test_what_failed_is_run_again_by_itself(self):
         self.make_card()
         fails = "#!/bin/sh\necho \"[ RUN      ] Topk.$1$CUDA_LAUNCH_BLOCKING\"\n"
