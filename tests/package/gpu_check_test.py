@@ -315,6 +315,13 @@ class Machines(Packs):
     def test_without_pytorch_the_kernels_are_checked_all_the_same(self):
         self.assert_all_but_torchs("this Python has no PyTorch")
 
+    def test_without_pytorch_cuda_is_that_of_wheels(self):
+        wheel = self.folder / "python/nvidia/cu13/lib"
+        wheel.mkdir(parents=True)
+        self.make_program(self.pack / "bin/cuda_topk_test", "#!/bin/sh\necho \"[  FAILED  ] Error $LD_LIBRARY_PATH (1 ms)\"\nexit 1\n")
+        _, _, _, output = self.check("--only", "unit")
+        self.assertIn(f"Error {self.pack / 'lib'}:{wheel}", output)
+
     def test_with_another_pytorch_the_kernels_are_checked_all_the_same(self):
         self.make_torch("2.12.1")
         self.assert_all_but_torchs("this Python has PyTorch 2.12.1; the pack's programs need 2.11.")
