@@ -94,10 +94,12 @@ struct SimDevice::State : std::enable_shared_from_this<State> {
     Duration service{};
     if (*result) {
       service = service_time(entry->job);
-      in_free = std::max(now, in_free) + options.way_in;
-      compute_free = std::max(in_free, compute_free) + service;
-      out_free = std::max(compute_free, out_free) + options.way_out;
-      end = out_free;
+      // What weight gradients are made of is there, and they stay.
+      const bool crosses = entry->job.kind != JobKind::kWeightGradients;
+      if (crosses) in_free = std::max(now, in_free) + options.way_in;
+      compute_free = std::max(crosses ? in_free : now, compute_free) + service;
+      if (crosses) out_free = std::max(compute_free, out_free) + options.way_out;
+      end = std::max(compute_free, out_free);
     }
     last_end = std::max(end, last_end);
     if (*result && entry->job.computed)

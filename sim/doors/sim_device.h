@@ -2,7 +2,8 @@
 // (or for the time set for its kind), its body runs at the instant it ends, its completion right
 // after. A job with a finish has its body run as soon as the body before it has; then its tensor is
 // on its way in, it holds the device, its other tensor is on its way out, each in its lane; its
-// finish runs at the end of all that.
+// finish runs at the end of all that, and of what went out before it. Weight gradients have no
+// tensors: what they are made of is there, and they stay.
 //   Everything else is as engine/device/device.h says. stop() lets the running job end at its
 //   instant.
 #pragma once

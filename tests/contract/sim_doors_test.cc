@@ -390,6 +390,35 @@ TEST(SimDevice, LanesGoOnBesideEachOther) {
   EXPECT_EQ(device.busy_total(), 12ms);
 }
 
+// They are on the device, as what they are made of: nothing comes in or goes out for them, and they
+// are over once what went out before them has arrived.
+TEST(SimDevice, WeightGradientsCrossNothing) {
+  SimRuntime runtime(1);
+  SimDevice device(runtime.node(1), {.way_in = 2ms, .way_out = 4ms});
+  const Instant start = runtime.now();
+  std::vector<Duration> computed, completed;
+  const auto since = [&] { return runtime.now() - start; };
+  const auto submit = [&](JobKind kind) {
+    Job job{.kind = kind, .estimate = 3ms, .body = [] { return Result<void>{}; }};
+    job.finish = [] { return Result<void>{}; };
+    job.computed = [&] {
+      computed.push_back(since());
+      return Result<void>{};
+    };
+    job.on_computed = [] {};
+    ASSERT_TRUE(
+        device.submit(std::move(job), [&](const JobReport&) { completed.push_back(since()); }));
+  };
+  submit(JobKind::kWeightGradients);
+  runtime.run_for(10ms);
+  EXPECT_EQ(completed, (std::vector<Duration>{3ms}));
+  for (const JobKind kind : {JobKind::kInputGradient, JobKind::kWeightGradients, JobKind::kForward})
+    submit(kind);
+  runtime.run_for(1s);
+  EXPECT_EQ(computed, (std::vector<Duration>{3ms, 15ms, 18ms, 21ms}));
+  EXPECT_EQ(completed, (std::vector<Duration>{3ms, 19ms, 19ms, 25ms}));
+}
+
 TEST(SimDevice, JitterIsBoundedAndFollowsTheSeed) {
   const auto total = [](std::uint64_t seed) {
     SimRuntime runtime(1);
