@@ -32,6 +32,9 @@ struct SimFabricOptions {
   // for ever, and exchanges of a member that fail.
   double stalls = 0;
   double errors = 0;
+  // Ends that do not mean the same transfers fail, as what lies beneath a real fabric may; else
+  // that is a CHECK. Where a coordinator that tells them so is what is tried.
+  bool ends_may_differ = false;
 };
 
 // Where a node is. Without a host it has no fabric.

@@ -202,6 +202,32 @@ struct HostileFrames {
     }
   }
 
+  // One field of it, or of a message in it, becomes another: all else is as it was.
+  void spoil(google::protobuf::Message& message, int depth = 0) {
+    using Field = google::protobuf::FieldDescriptor;
+    if (auto* seat = dynamic_cast<wire::Seat*>(&message)) return fill_seat(*seat);
+    const auto* about = message.GetDescriptor();
+    const auto& reflection = *message.GetReflection();
+    if (about->field_count() == 0) return;
+    const Field* field = about->field(static_cast<int>(input.below(about->field_count())));
+    const bool is_message = field->cpp_type() == Field::CPPTYPE_MESSAGE;
+    if (!field->is_repeated()) {
+      if (input.below(4) == 0) return reflection.ClearField(&message, field);
+      if (is_message) return spoil(*reflection.MutableMessage(&message, field), depth + 1);
+      return set(message, reflection, field, depth);
+    }
+    const int size = reflection.FieldSize(message, field);
+    const std::uint64_t how = input.below(4);
+    if (how == 0 && size > 0) return reflection.RemoveLast(&message, field);
+    if (how == 1 && size > 1) return reflection.SwapElements(&message, field, 0, size - 1);
+    if (is_message && how != 2 && size > 0)
+      return spoil(
+          *reflection.MutableRepeatedMessage(&message, field, static_cast<int>(input.below(size))),
+          depth + 1);
+    if (!is_message && size > 0) reflection.RemoveLast(&message, field);
+    set(message, reflection, field, depth);
+  }
+
   std::unique_ptr<google::protobuf::Message> message_of(MessageKind kind) const {
     const std::string name = "swarmline.wire." + std::string(to_string(kind));
     const auto* about =

@@ -1,6 +1,6 @@
 // Any frames at running stage peers, over links that claim to be another peer's, and from the
 // coordinator itself: a peer may close the link or end with a sentence; it never aborts, and time
-// goes on.
+// goes on. Some inputs are of peers that compute on devices (hostile_islands.h).
 #include <map>
 #include <memory>
 #include <optional>
@@ -12,6 +12,7 @@
 #include "sim/cluster/fake_stage_model.h"
 #include "sim/cluster/synthetic_source.h"
 #include "tests/pipeline/hostile_frames.h"
+#include "tests/pipeline/hostile_islands.h"
 #include "tests/pipeline/swarm_config.h"
 
 namespace {
@@ -21,6 +22,7 @@ using namespace std::chrono_literals;
 
 constexpr SimNodeId kHostileNode = 50;
 constexpr int kFramesMax = 64;
+constexpr std::uint8_t kOnDevices = 0xF0;  // first bytes from there on: islands of GPUs
 constexpr std::uint32_t kVocab = 31;
 
 const std::vector<MessageKind> kFromPeers = kinds_that_go(
@@ -191,8 +193,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       (init_log({.level = LogLevel::kError, .file = "/dev/null", .prefix = ""}), true);
   (void)quiet;
   FuzzInput input(data, size);
-  const std::uint64_t way = input.below(4);
-  if (way % 2 == 0)
+  const std::uint8_t first = input.byte();
+  const std::uint64_t way = first % 4;
+  if (first >= kOnDevices)
+    way % 2 == 0 ? hostile_mates(input) : hostile_seals(input);
+  else if (way % 2 == 0)
     hostile_links(input, way == 2);
   else
     hostile_coordinator(input);

@@ -74,7 +74,10 @@ Result<void> IslandRounds::on_word(const Seat& from, const Frame& frame) {
   if (!word) return std::unexpected(word.error());
   const BytesView bytes = frame.received_payload();
   const auto met = meetings_.find(GroupId{word->group()});
-  if (met != meetings_.end() && word->meeting() < met->second.number) return {};
+  if (met != meetings_.end() && word->meeting() < met->second.number) {
+    SWARMLINE_MARK("island_rounds.word_too_late");
+    return {};
+  }
   if (met != meetings_.end() && word->meeting() == met->second.number)
     return take_word(from, *word, bytes);
   const auto of_one = std::ranges::count(early_, from, &EarlyWord::from);
@@ -82,6 +85,7 @@ Result<void> IslandRounds::on_word(const Seat& from, const Frame& frame) {
       of_one >= static_cast<std::ptrdiff_t>(kEarlyWordsOfOneMax) ||
       bytes.size() > kFabricWordBytesMax)
     return swarmline::fail(ErrorCode::kCorrupt, "too many words before the seal");
+  SWARMLINE_MARK("island_rounds.word_waits");
   early_.push_back({from, *word, Buffer::copy_of(bytes)});
   return {};
 }
@@ -105,15 +109,19 @@ Result<void> IslandRounds::take_word(const Seat& from, const wire::FabricWord& w
   const GroupId group{word.group()};
   const Meeting& meeting = meetings_.at(group);
   const auto member = std::ranges::find(meeting.members, from);
-  if (member == meeting.members.end())
+  if (member == meeting.members.end()) {
+    SWARMLINE_MARK("island_rounds.word_from_outside");
     return swarmline::fail(ErrorCode::kCorrupt, "a word from outside the island");
+  }
   if (!word.sum_is_here()) {
     if (!meeting.group) return {};  // it is over here
     return meeting.group->on_word(static_cast<std::uint32_t>(member - meeting.members.begin()),
                                   bytes);
   }
-  if (member != meeting.members.begin())
+  if (member != meeting.members.begin()) {
+    SWARMLINE_MARK("island_rounds.not_who_speaks");
     return swarmline::fail(ErrorCode::kCorrupt, "somebody who does not speak has the average");
+  }
   const auto running = rounds_.find(group);
   if (running == rounds_.end() || running->second->key.phase != from_wire(word.phase())) return {};
   const RoundPtr round = running->second;
@@ -303,6 +311,7 @@ void IslandRounds::share(const RoundPtr& round) {
 }
 
 void IslandRounds::averaged(const RoundPtr& round) {
+  SWARMLINE_MARK("island_rounds.averaged");
   round->stage = Stage::kOver;
   const RoundKey key = round->key;
   const bool had_it = round->speaks() && !round->island.is_all;
