@@ -7,11 +7,12 @@
 #include "base/units.h"
 #include "engine/collective/butterfly.h"
 #include "engine/config/configured_codec.h"
-#include "engine/model/device_optimizer.h"
 #include "engine/model/working_memory.h"
 #include "engine/optimizer/muon.h"
 #include "engine/optimizer/state_layout.h"
+#include "pipeline/averaging/averaging_codecs.h"
 #include "pipeline/source/lease_window.h"
+#include "pipeline/stage/common/seat_memory.h"
 #include "pipeline/stage/microbatches/microbatch_task.h"
 
 namespace swarmline {
@@ -37,10 +38,6 @@ std::uint32_t all_under_way(const RunConfig& config) {
   const std::uint32_t open = config.microbatches_per_step() * (1 + pipeline.delay);
   if (pipeline.order != OrderKind::kFree && pipeline.in_flight == 0) return open;
   return std::min(window_for(pipeline) * sources, open);
-}
-
-bool keeps_residuals(const RunConfig& config) {
-  return config.codec.error_feedback || config.codec.averaging == "topk";
 }
 
 std::uint64_t moments_bytes(const RunConfig& config, const ParameterLayout& layout) {
@@ -104,13 +101,6 @@ std::uint64_t averaging_bytes(const MemoryQuestion& question, const ParameterLay
          (islands ? held(layout.bytes()) : 0);
 }
 
-// The sum of an island.
-bool sums_between_gpus(const MemoryQuestion& question) {
-  const RunConfig& config = question.config;
-  return config.net.islands == Islands::kHost && config.net.fabric != FabricChoice::kNone &&
-         !keeps_residuals(config) && config.pipeline.peers.at(question.stage) > 1;
-}
-
 void add_host_state(const RunConfig& config, const ParameterLayout& layout, PeerMemory& memory) {
   const bool delayed = config.pipeline.delay == 1;
   memory.parameters = (delayed ? 3 : 1) * held(layout.bytes());
@@ -172,30 +162,24 @@ CudaPeerMemory cuda_peer_memory(const MemoryQuestion& question, bool recompute) 
   const StageSpec& stage = question.cut[question.stage];
   const std::uint32_t rows = config.batch.microbatch;
   const ParameterLayout layout = make_layout(question.model, stage);
-  const std::uint64_t bytes = layout.bytes();
-  const bool f32 = question.model.shape.dtype == DType::kF32;
-  const bool steps_there = f32 && steps_on_device(config.optimizer);
-  const bool delayed = config.pipeline.delay == 1;
+  const SeatMemory seat = seat_memory(config, question.model, stage);
   const UnderWay under_way = under_way_at(config, stage);
   const auto kept = [&](bool again) {
     return retained_bytes_on_cuda(question.model, stage, rows, again);
   };
   CudaPeerMemory memory;
-  // Values, and what products read, with a delay of two versions; where the optimizer steps there,
-  // the committed version.
-  memory.device.parameters =
-      (delayed ? 2 : 1) * (bytes + (f32 ? bytes / 2 : 0)) + (steps_there && delayed ? bytes : 0);
-  memory.device.gradients = (delayed ? 2 : 1) * bytes + (steps_there ? bytes : 0);
-  memory.device.optimizer = steps_there ? moments_bytes(config, layout) : 0;
-  memory.device.residuals = steps_there && keeps_residuals(config) ? 2 * bytes : 0;
-  memory.device.averaging = steps_there && sums_between_gpus(question) ? bytes : 0;
+  memory.device.parameters = seat.parameters;
+  memory.device.gradients = seat.gradients;
+  memory.device.optimizer = seat.optimizer;
+  memory.device.residuals = seat.residuals;
+  memory.device.averaging = seat.island;
   memory.device.activations = under_way.graphs * kept(recompute);
   // The gradient that comes is decoded there.
   memory.device.working = working_bytes(question.model, stage, rows) +
                           (stage.has_head() ? 0 : decoded_bytes(question)) +
                           (recompute ? kept(false) : 0);
   add_host_state(config, layout, memory.host);
-  memory.host.optimizer = steps_there ? 0 : moments_bytes(config, layout);
+  memory.host.optimizer = seat.optimizer > 0 ? 0 : moments_bytes(config, layout);
   memory.host.payloads = under_way.microbatches * payload_bytes(question);
   memory.host.averaging = averaging_bytes(question, layout);
   memory.host.shadows = shadows_of_a_peer(question);

@@ -11,6 +11,7 @@
 #include "engine/config/load.h"
 #include "engine/data/mixture.h"
 #include "engine/store/json_writer.h"
+#include "pipeline/averaging/averaging_codecs.h"
 
 namespace swarmline {
 namespace {
@@ -186,7 +187,7 @@ std::string check_text(const ConfigCheck& check) {
                      with_commas(model_parameters(check.model, check.stages)),
                      check.model.shape.vocab);
   out += stages_text(check.stages, config.pipeline.recompute);
-  if (config.codec.error_feedback || config.codec.averaging == "topk")
+  if (keeps_residuals(config))
     out +=
         "#\n# What averaging's codec loses is kept by each peer for the next step and dies with "
         "it: a "

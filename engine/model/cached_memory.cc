@@ -23,6 +23,8 @@ void share_cached_memory(at::Device device) {
 std::uint64_t free_device_memory(const std::string& device) {
   const auto found = find_device(device);
   if (!found || !found->is_cuda()) return 0;
+  // What an earlier stage had would count as taken.
+  release_cached_memory(*found);
   const auto kernels = device_kernels();
   return kernels ? (*kernels)->free_memory(found->has_index() ? found->index() : 0) : 0;
 }

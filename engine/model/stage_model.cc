@@ -78,6 +78,7 @@ class TorchStageModel final : public StageModel {
   }
   void clear_sums(MutableBytes accumulator) override { sums_of(accumulator).zero_(); }
   Result<void> collect_sums(MutableBytes accumulator) override;
+  Result<void> take_memory(std::span<const MutableBytes> accumulators, bool other) override;
   DeviceAddress device_sums(MutableBytes accumulator) override {
     return device_.is_cpu() ? nullptr : made_at(sums_of(accumulator));
   }
@@ -214,15 +215,13 @@ void TorchStageModel::device_parameters_changed() {
 
 Result<void> TorchStageModel::collect_parameters() {
   if (!in_use_->host_is_older) return {};
-  auto result = guarded<bool>("collecting parameters", [&] {
+  return guarded<void>("collecting parameters", [&]() -> Result<void> {
     at::NoGradGuard no_graph;
     const at::Tensor& values = in_use_->arenas.values;
     borrowed(in_use_->host.bytes(), values.sizes(), type_).copy_(values);
-    return Result<bool>(true);
+    in_use_->host_is_older = false;
+    return {};
   });
-  if (!result) return std::unexpected(std::move(result).error());
-  in_use_->host_is_older = false;
-  return {};
 }
 
 // Of the parameters, in the types that layers compute in.
@@ -304,9 +303,7 @@ Result<Saved> TorchStageModel::take_in(const ForwardInput& input) const {
 
 void TorchStageModel::compute(Saved& saved, bool train) {
   if (stage_.has_embedding()) saved.input = network().embed(saved.tokens);
-  if (at::GradMode::is_enabled()) {
-    saved.input = saved.input.detach().requires_grad_(true);
-  }
+  if (at::GradMode::is_enabled()) saved.input = saved.input.detach().requires_grad_(true);
   const bool drop = train && spec_.shape.dropout > 0;
   const DocumentMasks masks = network().masks_of(saved.documents);
   const at::Tensor hidden = network().blocks(
@@ -353,15 +350,21 @@ at::Tensor TorchStageModel::sums_of(MutableBytes accumulator) {
   return sums;
 }
 
+Result<void> TorchStageModel::take_memory(std::span<const MutableBytes> accumulators, bool other) {
+  return guarded<void>("making room for the stage", [&]() -> Result<void> {
+    for (const MutableBytes accumulator : accumulators) sums_of(accumulator);
+    if (other) other_parameters();
+    return {};
+  });
+}
+
 Result<void> TorchStageModel::collect_sums(MutableBytes accumulator) {
   if (device_.is_cpu()) return {};
-  auto result = guarded<bool>("collecting gradients", [&] {
+  return guarded<void>("collecting gradients", [&]() -> Result<void> {
     const at::Tensor sums = sums_of(accumulator);
     borrowed(accumulator, sums.sizes(), type_).copy_(sums);
-    return Result<bool>(true);
+    return {};
   });
-  if (!result) return std::unexpected(std::move(result).error());
-  return {};
 }
 
 BegunPass<BackwardOutput> TorchStageModel::run_backward(const BackwardInput& input, Saved& saved) {
@@ -418,9 +421,8 @@ BegunPass<BackwardOutput> TorchStageModel::try_backward(const BackwardInput& inp
 
 BegunPass<BackwardOutput> TorchStageModel::begin_backward(const BackwardInput& input) {
   const auto found = saved_.find(input.id);
-  if (found == saved_.end()) {
+  if (found == saved_.end())
     return fail(ErrorCode::kNotFound, "backward: the attempt has no saved graph");
-  }
   SWARMLINE_CHECK(!input.add_later || (!input.keep_graph && !stage_.has_embedding()));
   // Stage 0 has no input gradient, so that without weight gradients there is nothing to do.
   const bool idle = stage_.has_embedding() && !input.weight_gradients;
@@ -445,11 +447,11 @@ Result<void> TorchStageModel::add_weight_gradients(AttemptId id, MutableBytes ac
   const auto later = later_.extract(id);
   if (later.empty())
     return fail(ErrorCode::kNotFound, "the attempt has no weight gradients to be added");
-  auto result = guarded<bool>("weight gradients", [&] {
+  auto result = guarded<void>("weight gradients", [&]() -> Result<void> {
     at::NoGradGuard no_graph;
     network().sink().open(sums_of(accumulator), later.mapped().scale);
     for (const auto& add : later.mapped().gradients) add(network().sink());
-    return Result<bool>(true);
+    return {};
   });
   network().sink().close();
   if (is_full(result)) result.error().code = ErrorCode::kDevice;

@@ -25,6 +25,7 @@
 #include <cstring>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "base/bytes.h"
@@ -155,6 +156,11 @@ class StageModel {
   // Where they are in a device's memory, in the layout; null: they are not. All that was queued for
   // them is done when it returns: a fabric reads them beside the device's own queue.
   virtual DeviceAddress device_sums(MutableBytes) { return nullptr; }
+  // Makes there at once what is otherwise made when it is asked for first: the sums of these
+  // accumulators, and with `other` the other version of the parameters. kOutOfMemory: no room.
+  virtual Result<void> take_memory(std::span<const MutableBytes> /*accumulators*/, bool /*other*/) {
+    return {};
+  }
   virtual void release(AttemptId id) = 0;  // drops what is saved; nothing if there is none
   virtual std::size_t saved_graphs() const = 0;
   // Whether it decodes and encodes by itself: a device whose tensors cross to the host encoded

@@ -164,11 +164,8 @@ Result<std::unique_ptr<DeviceOptimizer>> make_optimizer(const OptimizerSection& 
                         "finding the parameters' device"));
   SWARMLINE_CHECK(steps_on_device(options));
   auto made = std::make_unique<CudaOptimizer>(options, layout, attributes.device);
-  if (auto allocated = made->allocate(layout); !allocated) {
-    return fail(allocated.error().code,
-                "optimizer on CUDA: " + allocated.error().what +
-                    "; use optimizer.state = \"8bit\" or optimizer.state_memory = \"host\".");
-  }
+  if (auto allocated = made->allocate(layout); !allocated)
+    return fail(allocated.error().code, "optimizer on CUDA: " + allocated.error().what);
   return made;
 }
 

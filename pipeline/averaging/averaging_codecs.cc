@@ -6,10 +6,15 @@
 
 namespace swarmline {
 
+bool keeps_residuals(const RunConfig& config) {
+  return config.codec.error_feedback ||
+         configured_codec(config.codec.averaging, config.codec).kind == CodecKind::kTopK;
+}
+
 AveragingCodecs::AveragingCodecs(const RunConfig& config, std::uint64_t gradient_bytes)
     : config_(config),
       codec_(configured_codec(config.codec.averaging, config.codec)),
-      feedback_(config.codec.error_feedback || codec_.kind == CodecKind::kTopK),
+      feedback_(keeps_residuals(config)),
       current_(Buffer::zeroed(feedback_ ? gradient_bytes : 0)),
       next_(Buffer::zeroed(feedback_ ? gradient_bytes : 0)) {}
 

@@ -12,6 +12,9 @@
 
 namespace swarmline {
 
+// Whether averaging has error feedback: it is asked for, or the codec can't be without.
+bool keeps_residuals(const RunConfig& config);
+
 class AveragingCodecs {
  public:
   // `gradient_bytes`: of the stage's whole gradient.

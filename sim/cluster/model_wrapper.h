@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <utility>
 
 #include "engine/model/stage_model.h"
@@ -30,6 +31,9 @@ class ModelWrapper : public StageModel {
   }
   DeviceAddress device_sums(MutableBytes accumulator) override {
     return inner_->device_sums(accumulator);
+  }
+  Result<void> take_memory(std::span<const MutableBytes> accumulators, bool other) override {
+    return inner_->take_memory(accumulators, other);
   }
   void release(AttemptId id) override { inner_->release(id); }
   std::size_t saved_graphs() const override { return inner_->saved_graphs(); }

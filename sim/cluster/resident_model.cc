@@ -3,8 +3,11 @@
 #include <algorithm>
 #include <cstring>
 
+#include <fmt/format.h>
+
 #include "base/byte_ops.h"
 #include "base/check.h"
+#include "engine/optimizer/state_layout.h"
 #include "kernels/digest.h"
 #include "kernels/kernels.h"
 #include "sim/cluster/fake_stage_model.h"
@@ -19,12 +22,33 @@ constexpr std::byte kNoNumber{0xFF};
 
 }  // namespace
 
+Result<void> TakenMemory::take(std::uint64_t bytes) {
+  if (bytes > bus_->left())
+    return fail(ErrorCode::kOutOfMemory, fmt::format("no room for {} bytes", bytes));
+  bytes_ += bytes;
+  bus_->taken += bytes;
+  bus_->most_taken = std::max(bus_->most_taken, bus_->taken);
+  return {};
+}
+
+void TakenMemory::give_back(std::uint64_t bytes) {
+  SWARMLINE_CHECK(bytes <= bytes_);
+  bytes_ -= bytes;
+  bus_->taken -= bytes;
+}
+
 HostedOptimizer::HostedOptimizer(const OptimizerSection& options, const ParameterLayout& layout,
                                  std::shared_ptr<DeviceBus> bus)
     : optimizer_(options, layout),
       dtype_(layout.dtype),
       bytes_(layout.bytes()),
-      bus_(std::move(bus)) {}
+      state_bytes_(make_state_layout(options, layout).bytes()),
+      bus_(std::move(bus)),
+      taken_(bus_) {}
+
+Result<void> HostedOptimizer::take_state() {
+  return taken_.take(state_bytes_);
+}
 
 Result<void> HostedOptimizer::step(const StepScalars& scalars, DeviceAddress gradients,
                                    DeviceAddress parameters) {
@@ -35,7 +59,10 @@ Result<DeviceAddress> HostedOptimizer::arena(DeviceArena which) {
   if (which == DeviceArena::kIsland && !bus_->room_for_islands)
     return fail(ErrorCode::kOutOfMemory, "no room for an island's sum");
   Buffer& buffer = arenas_[static_cast<std::size_t>(which)];
-  if (buffer.empty()) buffer = Buffer::zeroed(bytes_);
+  if (buffer.empty()) {
+    SWARMLINE_TRY(taken_.take(bytes_));
+    buffer = Buffer::zeroed(bytes_);
+  }
   return buffer.data();
 }
 
@@ -162,7 +189,21 @@ Result<void> HostedGradients::add(DeviceAddress a, DeviceAddress b, DeviceAddres
 ResidentModel::ResidentModel(std::unique_ptr<StageModel> inner, std::shared_ptr<DeviceBus> bus)
     : ModelWrapper(std::move(inner)),
       in_use_{.host = Buffer::copy_of(ModelWrapper::parameters())},
-      bus_(std::move(bus)) {}
+      bus_(std::move(bus)),
+      taken_(bus_),
+      fits_(taken_.take(version_bytes())) {}
+
+std::uint64_t ResidentModel::version_bytes() const {
+  const std::uint64_t bytes = layout().bytes();
+  return layout().dtype == DType::kF32 ? bytes + bytes / 2 : bytes;
+}
+
+Result<void> ResidentModel::take_memory(std::span<const MutableBytes> accumulators, bool other) {
+  SWARMLINE_TRY(fits_);
+  SWARMLINE_TRY(
+      taken_.take(accumulators.size() * layout().bytes() + (other ? version_bytes() : 0)));
+  return ModelWrapper::take_memory(accumulators, other);
+}
 
 MutableBytes ResidentModel::other_parameters() {
   if (other_.host.empty()) other_.host = Buffer(ModelWrapper::other_parameters().size());
@@ -196,7 +237,9 @@ Result<void> ResidentModel::collect_parameters() {
 
 Result<std::unique_ptr<DeviceOptimizer>> ResidentModel::make_optimizer(
     const OptimizerSection& options) {
-  return std::make_unique<HostedOptimizer>(options, layout(), bus_);
+  auto made = std::make_unique<HostedOptimizer>(options, layout(), bus_);
+  SWARMLINE_TRY(made->take_state());
+  return made;
 }
 
 Result<std::unique_ptr<DeviceGradients>> ResidentModel::make_gradients() {

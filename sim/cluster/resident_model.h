@@ -1,7 +1,8 @@
 // A model whose parameters are in a device's memory, where the optimizer steps them, as those of a
 // CUDA stage are; the device's memory is this process's. What the host has older copies of is no
 // number there, so that whoever reads them without collecting them spoils the run. A bus counts
-// what crosses.
+// what crosses, and what is taken of the device's memory: parameters and, of fp32, what products
+// read of them, sums, the optimizer's state and arenas, as a CUDA stage takes them.
 //   Shapes, dtypes: those of the model inside, whose arenas are the device's side.
 //   Ownership: the bus is shared by the model and its optimizer.
 //   Thread, errors: as the model inside.
@@ -11,6 +12,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -25,6 +27,27 @@ struct DeviceBus {
   std::uint64_t to_device = 0;  // bytes
   std::uint64_t to_host = 0;
   bool room_for_islands = true;  // false: their arena does not fit
+  // Of the device's memory, in bytes: what there is, and what is taken of it.
+  std::uint64_t memory = std::numeric_limits<std::uint64_t>::max();
+  std::uint64_t taken = 0;
+  std::uint64_t most_taken = 0;
+
+  std::uint64_t left() const { return memory - taken; }
+};
+
+// A part of that memory, which goes back with it.
+class TakenMemory {
+ public:
+  explicit TakenMemory(std::shared_ptr<DeviceBus> bus) : bus_(std::move(bus)) {}
+  TakenMemory(const TakenMemory&) = delete;
+  TakenMemory& operator=(const TakenMemory&) = delete;
+  ~TakenMemory() { give_back(bytes_); }
+  Result<void> take(std::uint64_t bytes);  // kOutOfMemory: no room for so many more
+  void give_back(std::uint64_t bytes);
+
+ private:
+  std::shared_ptr<DeviceBus> bus_;
+  std::uint64_t bytes_ = 0;
 };
 
 // The host's optimizer on arenas that count as a device's.
@@ -32,6 +55,7 @@ class HostedOptimizer final : public DeviceOptimizer {
  public:
   HostedOptimizer(const OptimizerSection& options, const ParameterLayout& layout,
                   std::shared_ptr<DeviceBus> bus);
+  Result<void> take_state();  // its room, before anything else
   Result<void> step(const StepScalars& scalars, DeviceAddress gradients,
                     DeviceAddress parameters) override;
   Result<DeviceAddress> arena(DeviceArena which) override;
@@ -48,8 +72,10 @@ class HostedOptimizer final : public DeviceOptimizer {
   FlatOptimizer optimizer_;
   const DType dtype_;
   const std::size_t bytes_;  // of an arena
+  const std::size_t state_bytes_;
   std::array<Buffer, kDeviceArenas> arenas_;
   std::shared_ptr<DeviceBus> bus_;
+  TakenMemory taken_;
 };
 
 // Of parts that leave; whoever begins one more waits.
@@ -98,6 +124,7 @@ class ResidentModel final : public ModelWrapper {
   DeviceAddress device_parameters() override { return ModelWrapper::parameters().data(); }
   void device_parameters_changed() override;
   Result<void> collect_parameters() override;
+  Result<void> take_memory(std::span<const MutableBytes> accumulators, bool other) override;
   Result<std::unique_ptr<DeviceOptimizer>> make_optimizer(const OptimizerSection& options) override;
   Result<std::unique_ptr<DeviceGradients>> make_gradients() override;
 
@@ -106,8 +133,11 @@ class ResidentModel final : public ModelWrapper {
     Buffer host;
     bool is_older = false;
   };
+  std::uint64_t version_bytes() const;
   Version in_use_, other_;
   std::shared_ptr<DeviceBus> bus_;
+  TakenMemory taken_;
+  Result<void> fits_;  // the version in use
 };
 
 // The model does all that one on CUDA does: sums, parameters and optimizer stay there, tensors

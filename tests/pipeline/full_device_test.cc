@@ -1,14 +1,18 @@
 // A device with room for few graphs: what does not fit is sent elsewhere or waits, and the run is
 // the one with room for all.
 #include <algorithm>
+#include <functional>
+#include <map>
 #include <memory>
 #include <set>
 
 #include <gtest/gtest.h>
 
 #include "base/marks.h"
+#include "engine/model/working_memory.h"
 #include "sim/cluster/fake_stage_model.h"
 #include "sim/cluster/model_wrapper.h"
+#include "sim/cluster/resident_model.h"
 #include "tests/harness/mark_expected.h"
 #include "tests/pipeline/swarm_harness.h"
 
@@ -161,6 +165,116 @@ TEST_P(FullDevice, AMicrobatchThatNeverFitsEndsTheRunByName) {
   EXPECT_LT(refused, 100U);
 }
 
+// ---- A card of so many bytes --------------------------------------------------------------------
+
+// Its graphs are in the memory of the device that it is on, as a CUDA stage's are.
+class GraphsOnACard final : public ModelWrapper {
+ public:
+  GraphsOnACard(std::unique_ptr<StageModel> inner, std::uint64_t graph_bytes,
+                const std::shared_ptr<DeviceBus>& bus)
+      : ModelWrapper(std::move(inner)), graph_bytes_(graph_bytes), graphs_(bus) {}
+
+  Result<ForwardOutput> forward(const ForwardInput& input) override {
+    if (input.train) {
+      SWARMLINE_TRY(graphs_.take(graph_bytes_));
+      ++counted_;
+    }
+    return counted(ModelWrapper::forward(input));
+  }
+  Result<BackwardOutput> backward(const BackwardInput& input) override {
+    return counted(ModelWrapper::backward(input));
+  }
+  Result<void> add_weight_gradients(AttemptId id, MutableBytes accumulator) override {
+    return counted(ModelWrapper::add_weight_gradients(id, accumulator));
+  }
+  void release(AttemptId id) override {
+    ModelWrapper::release(id);
+    counted(true);
+  }
+
+ private:
+  template <typename T>
+  T counted(T result) {
+    for (; counted_ > saved_graphs(); --counted_) graphs_.give_back(graph_bytes_);
+    return result;
+  }
+
+  const std::uint64_t graph_bytes_;
+  TakenMemory graphs_;
+  std::size_t counted_ = 0;
+};
+
+// A stage of three peers, each on a card with room for so many graphs beside what its seat took.
+class ACard : public FullDevice {
+ protected:
+  static constexpr std::uint64_t kGraphs = 3;
+
+  ACard() : config_(small_run({1, 3, 1})) {
+    config_.pipeline.delay = GetParam();
+    config_.pipeline.in_flight = 12;
+    config_.pipeline.recompute = Recompute::kNever;
+  }
+  struct Card {
+    std::shared_ptr<DeviceBus> bus = std::make_shared<DeviceBus>();
+    std::uint64_t at_its_seat = 0, graph = 0;  // bytes
+  };
+  // `refuses`: that card has no room for the stage.
+  SimClusterOptions on_cards(const std::function<bool()>& refuses = {}) {
+    SimClusterOptions options = swarm_of(config_, make_fake_model);
+    options.outfit = [this, refuses](std::size_t peer, Runtime&, StagePeerOptions& outfit) {
+      const auto card = std::make_shared<Card>();
+      outfit.free_device_memory = [card](const std::string&) {
+        if (card->bus->taken > 0 && card->at_its_seat == 0) {
+          card->at_its_seat = card->bus->taken;
+          card->bus->memory = card->at_its_seat + kGraphs * card->graph;
+        }
+        return card->bus->left();
+      };
+      outfit.make_model = [this, card, peer, refuses](
+                              const ModelSpec& spec, const StageSpec& of,
+                              const StageModelOptions&) -> Result<std::unique_ptr<StageModel>> {
+        auto model = std::make_unique<FakeStageModel>(spec, of);
+        if (of.stage.value != 1) return model;
+        card->graph = retained_bytes_on_cuda(spec, of, config_.batch.microbatch, false);
+        if (refuses && refuses()) card->bus->memory = make_layout(spec, of).bytes();
+        cards_[peer] = card;
+        return on_a_device(
+            std::make_unique<GraphsOnACard>(std::move(model), card->graph, card->bus), std::nullopt,
+            card->bus);
+      };
+    };
+    return options;
+  }
+
+  RunConfig config_;
+  std::map<std::size_t, std::shared_ptr<Card>> cards_;  // by peer
+};
+
+// Error feedback's residuals are first written by the first average, when graphs are there.
+TEST_P(ACard, AnAverageFindsItsRoomBesideAllGraphs) {
+  config_.codec.averaging = "lin8";
+  config_.codec.error_feedback = true;
+  const std::uint64_t failed = failures();
+  Swarm swarm(on_cards());
+  swarm.finish();
+  EXPECT_EQ(events(swarm, "peer_lost") + events(swarm, "peer_failed"), 0U) << history(swarm);
+  EXPECT_EQ(failures(), failed);
+  EXPECT_EQ(cards_.size(), 3U);
+  for (const auto& [peer, card] : cards_)
+    EXPECT_GE(card->bus->most_taken, card->at_its_seat + 2 * card->graph) << peer;
+}
+
+// Who can't hold the stage leaves and says why, and the run takes the next one.
+TEST_P(ACard, AStageTooLargeForOnePeerIsTrainedByTheOthers) {
+  Swarm swarm(on_cards([this] { return cards_.empty(); }));
+  const auto refused = [&] { return events(swarm, "peer_failed", "has no room for stage 1"); };
+  ASSERT_TRUE(swarm.until([&] { return refused() == 1; })) << history(swarm);
+  swarm.cluster().add_peer({});
+  swarm.finish();
+  EXPECT_EQ(refused(), 1U) << history(swarm);
+}
+
+INSTANTIATE_TEST_SUITE_P(ADelay, ACard, testing::Values(0U, 1U));
 INSTANTIATE_TEST_SUITE_P(Delay, FullDevice, testing::Values(0U, 1U));
 
 }  // namespace

@@ -122,14 +122,34 @@ Result<void> ParameterState::collect_versions() {
   return collected;
 }
 
-void ParameterState::begin(std::uint64_t step) {
+MutableBytes ParameterState::made_accumulator(std::uint64_t step) {
   Buffer& sums = accumulators_[slot(step)];
   if (sums.size() == 0) {
     sums = Buffer(layout().bytes());
     lock_pages(sums);
   }
+  return sums.bytes();
+}
+
+Result<void> ParameterState::take_memory(bool residuals) {
+  if (!optimizer_) return std::unexpected(optimizer_.error());
+  if (model_.keeps_sums()) {
+    std::vector<MutableBytes> sums = {made_accumulator(0)};
+    if (delayed_) sums.push_back(made_accumulator(1));
+    SWARMLINE_TRY(model_.take_memory(sums, delayed_));
+  }
+  std::vector<DeviceArena> arenas;
+  if (device() != nullptr) arenas = {DeviceArena::kReduced};
+  if (gradients_ && residuals)
+    arenas.insert(arenas.end(), {DeviceArena::kResidual, DeviceArena::kNextResidual});
+  for (const DeviceArena arena : arenas) SWARMLINE_TRY(device()->arena(arena));
+  return {};
+}
+
+void ParameterState::begin(std::uint64_t step) {
+  const MutableBytes sums = made_accumulator(step);
   adopted_[slot(step)].clear();
-  model_.clear_sums(sums.bytes());
+  model_.clear_sums(sums);
 }
 
 Result<void> ParameterState::collect(std::uint64_t step) {

@@ -22,8 +22,10 @@
 //              state alone.
 //   Thread:    functions marked [device] run in device jobs only; the rest are plain reads on the
 //              control thread.
-//   Errors:    kDevice, of the device's optimizer. use(): kIncompatible for a version that is not
-//              here; load(): for bytes of another length.
+//   Memory:    what all of that takes of a device's memory is taken by take_memory(), when the
+//              stage gets its seat; without it, when it is asked for first.
+//   Errors:    kDevice, of the device's optimizer; kOutOfMemory of what takes memory there. use():
+//              kIncompatible for a version that is not here; load(): for bytes of another length.
 #pragma once
 
 #include <cstdint>
@@ -51,6 +53,9 @@ class ParameterState {
  public:
   ParameterState(StageModel& model, const RunConfig& config);
 
+  // [device] All that it will hold of a device's memory (seat_memory.h); `residuals`: of error
+  // feedback, too. Why it can't be: then the stage can't be trained here.
+  Result<void> take_memory(bool residuals);
   MutableBytes accumulator(std::uint64_t step) { return accumulators_[slot(step)].bytes(); }
   MutableBytes reduced() { return reduced_.bytes(); }
   // [device] In the host's memory, until the next apply().
@@ -102,6 +107,7 @@ class ParameterState {
 
  private:
   void lock_pages(Buffer& buffer);
+  MutableBytes made_accumulator(std::uint64_t step);
   Result<void> add_adopted(std::uint64_t step, DeviceAddress sums);
   Result<void> step(const StepScalars& scalars);
   // Where a device has the committed parameters.

@@ -3,22 +3,26 @@
 #include <algorithm>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/marks.h"
 #include "engine/config/load.h"
 #include "pipeline/protocol/message_kinds.h"
+#include "pipeline/stage/common/seat_memory.h"
 
 namespace swarmline {
 
 namespace {
 
 constexpr std::uint64_t kAdmitBytesDefault = 1 * kGiB;
-// A device's free memory is shared with the stage's own state: values, what products read, sums of
-// two steps, an averaged gradient and two moments, as so many times the values; and with peers that
-// nobody here knows of.
-constexpr std::uint64_t kStatesOfValues = 7;
+// What a stage leaves of a device's memory is shared with peers that nobody here knows of.
 constexpr std::uint64_t kAdmittedPart = 4;
+
+double mib(std::uint64_t bytes) {
+  return static_cast<double>(bytes) / static_cast<double>(kMiB);
+}
 
 Result<void> check_cuts(const std::vector<SeatOffer::Cut>& cuts, const RunConfig& config) {
   std::uint32_t layer = 0;
@@ -42,16 +46,63 @@ bool wants_recompute(const SeatedStageParts& parts) {
   return kept * parts.config.wiring.in_flight_per_peer > parts.admit_bytes;
 }
 
-void measure_room(const StagePeerOptions& options, SeatedStageParts& parts) {
-  const bool said = parts.config.net.admit_bytes > 0 || options.machine.memory_bytes > 0;
-  if (said || !options.free_device_memory) return;
-  const std::uint64_t left = options.free_device_memory(options.machine.device);
-  const std::uint64_t state = kStatesOfValues * make_layout(parts.spec, parts.stage).bytes();
-  if (left <= state) return;
-  parts.admit_bytes = std::max(kAdmitBytesDefault, (left - state) / kAdmittedPart);
-  parts.recompute = wants_recompute(parts);
-  log(LogLevel::kInfo, "{} has {} MiB left: microbatches may take {} MiB{}", options.machine.device,
-      left / kMiB, parts.admit_bytes / kMiB, parts.recompute ? ", and are computed again" : "");
+// 0: not known.
+std::uint64_t device_memory(const StagePeerOptions& options) {
+  return options.free_device_memory ? options.free_device_memory(options.machine.device) : 0;
+}
+
+std::uint64_t less(std::uint64_t bytes, std::uint64_t by) {
+  return bytes - std::min(bytes, by);
+}
+
+// Microbatches have what is left when the stage has its memory, and who may sum past links finds
+// room for that: a device without it sums over links.
+void admit(SeatedStageParts& parts, std::uint64_t left) {
+  parts.admit_bytes = std::min(left, std::max(kAdmitBytesDefault, left / kAdmittedPart));
+}
+
+void measure_room(const std::string& device, std::uint64_t left, std::uint64_t island,
+                  SeatedStageParts& parts) {
+  admit(parts, less(left, island));
+  log(LogLevel::kInfo, "{} has {:.1f} MiB left: microbatches may take {:.1f} MiB{}", device,
+      mib(left), mib(parts.admit_bytes), parts.recompute ? ", and are computed again" : "");
+  if (left >= island) return;
+  SWARMLINE_MARK("stage.no_room_for_islands");
+  log(LogLevel::kWarn,
+      "{} has no room for the sum of an island's GPUs, {:.1f} MiB where {:.1f} MiB are left: "
+      "averages go over links where it lacks; use more stages (pipeline.stages), or "
+      "net.fabric = \"none\", which asks for none",
+      device, mib(island), mib(left));
+}
+
+// What would make it smaller is said of what it has. `free`: 0: not known.
+Error too_large(const StagePeerOptions& options, const SeatedStageParts& parts,
+                const SeatMemory& memory, std::uint64_t free, const Error& error) {
+  log(LogLevel::kWarn, "making stage {}: {}", parts.stage.stage.value, error.what);
+  std::string smaller = "use more stages (pipeline.stages)";
+  if (memory.optimizer > 0)
+    smaller += parts.config.optimizer.state == MomentsKind::k8Bit
+                   ? "; use optimizer.state_memory = \"host\""
+                   : "; use optimizer.state = \"8bit\" or optimizer.state_memory = \"host\"";
+  if (memory.residuals > 0) smaller += "; use a codec.averaging without error feedback";
+  return {
+      error.code,
+      fmt::format("{} has no room for stage {} (layers {} to {}), which takes {:.1f} MiB of its "
+                  "memory beside microbatches{}: {}",
+                  options.machine.device, parts.stage.stage.value, parts.stage.first_layer,
+                  parts.stage.last_layer - 1, mib(memory.taken()),
+                  free > 0 ? fmt::format(", and {:.1f} MiB are free", mib(free)) : "", smaller)};
+}
+
+Result<void> build_model(const StagePeerOptions& options, SeatedStageParts& parts) {
+  auto model = options.make_model(parts.spec, parts.stage,
+                                  {.device = options.machine.device,
+                                   .threads = static_cast<int>(options.machine.threads),
+                                   .recompute = parts.recompute});
+  if (!model) return std::unexpected(std::move(model).error());
+  parts.model = std::move(*model);
+  parts.state = std::make_unique<ParameterState>(*parts.model, parts.config);
+  return parts.state->take_memory(keeps_residuals_there(parts.config));
 }
 
 }  // namespace
@@ -119,13 +170,21 @@ Result<void> build_stage(const StagePeerOptions& options, SeatedStageParts& part
     if (!source) return std::unexpected(source.error());
     parts.source = std::move(*source);
   }
-  measure_room(options, parts);
-  auto model = options.make_model(parts.spec, parts.stage,
-                                  {.device = options.machine.device,
-                                   .threads = static_cast<int>(options.machine.threads),
-                                   .recompute = parts.recompute});
-  if (!model) return std::unexpected(model.error());
-  parts.model = std::move(*model);
+  const SeatMemory memory = seat_memory(parts.config, parts.spec, parts.stage);
+  const std::uint64_t island = options.gpu.uuid.empty() ? 0 : memory.island;
+  const std::uint64_t free = device_memory(options);
+  const bool said = parts.config.net.admit_bytes > 0 || options.machine.memory_bytes > 0;
+  const bool measures = !said && free > 0;
+  // Whether graphs are kept is the model's, so that it must be known before that is there.
+  if (measures) {
+    admit(parts, less(free, memory.taken() + island));
+    parts.recompute = wants_recompute(parts);
+  }
+  if (auto built = build_model(options, parts); !built)
+    return std::unexpected(built.error().code == ErrorCode::kOutOfMemory
+                               ? too_large(options, parts, memory, free, built.error())
+                               : std::move(built).error());
+  if (measures) measure_room(options.machine.device, device_memory(options), island, parts);
   if (options.make_wiring) parts.wiring = options.make_wiring(parts.config, parts.self);
   return {};
 }

@@ -40,7 +40,9 @@ SeatOffer offer_of(const wire::Welcome& welcome, bool sealed_links);
 
 // Without model, source and wiring.
 Result<SeatedStageParts> parts_of(const SeatOffer& offer, const PeerConfig& machine);
-// [device] Makes them: a large stage takes longer to make than a coordinator waits for a heartbeat.
+// [device] Makes them, with all memory of the device that the stage holds for good, and measures
+// what that leaves for microbatches: a large stage takes longer to make than a coordinator waits
+// for a heartbeat. kOutOfMemory: it does not fit, with what it takes, what is free and what helps.
 Result<void> build_stage(const StagePeerOptions& options, SeatedStageParts& parts);
 
 }  // namespace swarmline

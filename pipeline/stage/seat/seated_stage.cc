@@ -47,11 +47,12 @@ SeatedStage::SeatedStage(Runtime& runtime, DeviceQueue& queue, PeerLinks& links,
     : config_(std::move(parts.config)),
       spec_(std::move(parts.spec)),
       model_(std::move(parts.model)),
-      state_(*model_, config_),
+      state_(parts.state ? std::move(parts.state)
+                         : std::make_unique<ParameterState>(*model_, config_)),
       context_{.runtime = runtime,
                .queue = queue,
                .model = *model_,
-               .state = state_,
+               .state = *state_,
                .links = links,
                .config = config_,
                .spec = spec_,
@@ -436,7 +437,7 @@ wire::Holdings SeatedStage::holdings() const {
 }
 
 Result<std::shared_ptr<KeptState>> SeatedStage::keep() {
-  return keep_state(state_, stage(), context_.era);
+  return keep_state(*state_, stage(), context_.era);
 }
 
 void SeatedStage::list_tries(std::set<MicrobatchId>& all) const {

@@ -51,6 +51,7 @@ struct SeatedStageParts {
   Term term;
   Era era;
   std::unique_ptr<StageModel> model;
+  std::unique_ptr<ParameterState> state;  // of that model; empty: takes its memory as it needs it
   std::unique_ptr<MicrobatchSource> source;  // stage 0 only
   std::unique_ptr<Wiring> wiring;            // empty: what the config says
   std::uint64_t admit_bytes = 0;
@@ -97,7 +98,7 @@ class SeatedStage {
   StageId stage() const { return context_.stage.stage; }
   const Seat& self() const { return context_.self; }  // a shadow: its name
   Version committed() const { return commits_.committed(); }
-  std::uint64_t state_bytes() const { return state_.saved_bytes(); }
+  std::uint64_t state_bytes() const { return state_->saved_bytes(); }
   // With the parameters alone: what it holds of its stage nobody could go on with.
   bool serves_early() const { return commits_.early(); }
   bool has_state() const { return states_.here() && commits_.committed().value > 0; }
@@ -113,7 +114,7 @@ class SeatedStage {
   // Nothing more comes of it. Jobs of its own may still be on the device: it must outlive them.
   void silence();
   // [device]
-  Result<BytesView> committed_parameters() { return state_.committed_parameters(); }
+  Result<BytesView> committed_parameters() { return state_->committed_parameters(); }
   const ParameterLayout& layout() const { return model_->layout(); }
   std::uint32_t in_flight() const {
     return flow_.in_flight() + static_cast<std::uint32_t>(leases_.held().size());
@@ -153,7 +154,7 @@ class SeatedStage {
   RunConfig config_;
   ModelSpec spec_;
   std::unique_ptr<StageModel> model_;
-  ParameterState state_;
+  std::unique_ptr<ParameterState> state_;
   StageContext context_;
   StageJobs jobs_;
   Rosters rosters_;

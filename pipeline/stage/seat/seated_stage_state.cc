@@ -18,7 +18,7 @@ void SeatedStage::make_initial_state() {
   auto digest = std::make_shared<std::uint64_t>();
   jobs_.run(
       [this, digest]() -> Result<void> {
-        auto made = state_.digest();
+        auto made = state_->digest();
         if (!made) return std::unexpected(std::move(made).error());
         *digest = *made;
         return {};
@@ -34,8 +34,8 @@ void SeatedStage::inherit() {
   auto digest = std::make_shared<std::uint64_t>();
   jobs_.run(
       [this, digest]() -> Result<void> {
-        SWARMLINE_TRY(state_.adopt(heritage_->state_));
-        auto made = state_.digest();
+        SWARMLINE_TRY(state_->adopt(*heritage_->state_));
+        auto made = state_->digest();
         if (!made) return std::unexpected(std::move(made).error());
         *digest = *made;
         return {};
