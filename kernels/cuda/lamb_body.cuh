@@ -3,6 +3,7 @@
 #pragma once
 
 #include "kernels/cuda/optimizer_body.cuh"
+#include "kernels/cuda/sum_body.cuh"
 
 namespace swarmline::kernels::cuda {
 
@@ -10,20 +11,6 @@ struct NormShared {
   float parameters[kOptimizerChunk];
   float update[kOptimizerChunk];
 };
-
-struct LaneSum {
-  double sum;
-};
-
-// Every lane of a warp gets its warp's fold: sums of two are the same whichever is added to which.
-template <typename State, typename Member>
-SWARMLINE_DEVICE void fold_warps(const Team& team, State& state, Member member) {
-  for (unsigned width = kTeamWarp / 2; width > 0; width /= 2) {
-    team.exchange_xor(
-        state, width, [member](const auto& s) { return s.*member; },
-        [member](unsigned, auto& s, double other) { s.*member += other; });
-  }
-}
 
 // `sums`: two, of parameters and of the update. fp32 state (codebooks null) moves here, 8-bit state
 // does not.

@@ -2,6 +2,7 @@
 
 #include "kernels/cuda/lamb_body.cuh"
 #include "kernels/cuda/optimizer.cuh"
+#include "kernels/cuda/team_launch.cuh"
 
 namespace swarmline::kernels::cuda {
 namespace {
@@ -88,15 +89,12 @@ __global__ void __launch_bounds__(kTeamThreads, kTeamsPerUnit)
 cudaError_t step_adamw(const AdamwStep<float>& decayed, const AdamwStep<float>& plain,
                        const OptimizerPlan& plan, const OptimizerArenas& arenas,
                        cudaStream_t stream) {
-  if (plan.chunks_fp32 > 0) {
-    adamw32_kernel<<<plan.chunks_fp32, kTeamThreads, 0, stream>>>(decayed, plain, plan.chunks,
-                                                                  arenas);
-  }
-  if (plan.chunks_8bit > 0) {
-    adamw8_kernel<<<plan.chunks_8bit, kTeamThreads, 0, stream>>>(
-        decayed, plain, plan.chunks + plan.chunks_fp32, arenas);
-  }
-  return cudaGetLastError();
+  const OptimizerChunk* const coded = plan.chunks + plan.chunks_fp32;
+  const cudaError_t status = launch(adamw32_kernel, plan.chunks_fp32, kTeamThreads, stream, decayed,
+                                    plain, plan.chunks, arenas);
+  if (status != cudaSuccess) return status;
+  return launch(adamw8_kernel, plan.chunks_8bit, kTeamThreads, stream, decayed, plain, coded,
+                arenas);
 }
 
 cudaError_t step_lamb(const LambStep<float>& decayed, const LambStep<float>& plain,
@@ -104,27 +102,22 @@ cudaError_t step_lamb(const LambStep<float>& decayed, const LambStep<float>& pla
                       const OptimizerArenas& arenas, const LambWorkspace& workspace,
                       cudaStream_t stream) {
   const OptimizerChunk* const coded = plan.chunks + plan.chunks_fp32;
-  if (plan.chunks_fp32 > 0) {
-    lamb_norms32_kernel<<<plan.chunks_fp32, kTeamThreads, 0, stream>>>(decayed, plain, plan.chunks,
-                                                                       arenas, workspace.sums);
-  }
-  if (plan.chunks_8bit > 0) {
-    lamb_norms8_kernel<<<plan.chunks_8bit, kTeamThreads, 0, stream>>>(
-        decayed, plain, coded, arenas, workspace.sums + 2 * std::size_t{plan.chunks_fp32});
-  }
-  if (plan.tensor_count > 0) {
-    lamb_rates_kernel<<<plan.tensor_count, kTeamWarp, 0, stream>>>(plan.tensors, workspace.sums,
-                                                                   learning_rate, workspace.rates);
-  }
-  if (plan.chunks_fp32 > 0) {
-    lamb32_kernel<<<plan.chunks_fp32, kTeamThreads, 0, stream>>>(decayed, plain, plan.chunks,
-                                                                 arenas, workspace.rates);
-  }
-  if (plan.chunks_8bit > 0) {
-    lamb8_kernel<<<plan.chunks_8bit, kTeamThreads, 0, stream>>>(decayed, plain, coded, arenas,
-                                                                workspace.rates);
-  }
-  return cudaGetLastError();
+  double* const coded_sums = workspace.sums + 2 * std::size_t{plan.chunks_fp32};
+  cudaError_t status = launch(lamb_norms32_kernel, plan.chunks_fp32, kTeamThreads, stream, decayed,
+                              plain, plan.chunks, arenas, workspace.sums);
+  if (status == cudaSuccess)
+    status = launch(lamb_norms8_kernel, plan.chunks_8bit, kTeamThreads, stream, decayed, plain,
+                    coded, arenas, coded_sums);
+  if (status == cudaSuccess)
+    status = launch(lamb_rates_kernel, plan.tensor_count, kTeamWarp, stream, plan.tensors,
+                    workspace.sums, learning_rate, workspace.rates);
+  if (status == cudaSuccess)
+    status = launch(lamb32_kernel, plan.chunks_fp32, kTeamThreads, stream, decayed, plain,
+                    plan.chunks, arenas, workspace.rates);
+  if (status == cudaSuccess)
+    status = launch(lamb8_kernel, plan.chunks_8bit, kTeamThreads, stream, decayed, plain, coded,
+                    arenas, workspace.rates);
+  return status;
 }
 
 }  // namespace swarmline::kernels::cuda

@@ -85,10 +85,19 @@ class Team {
 
 #else
 
+// Which team of a launch runs, on the host.
+struct HostTeam {
+  unsigned x = 0;
+  unsigned threads = 0;
+};
+inline thread_local HostTeam blockIdx;
+
 class Team {
  public:
   template <typename State>
   using PerThread = std::vector<State>;
+
+  Team() : Team(blockIdx.threads) {}  // the one that runs
 
   // `stride` is odd: the threads of a phase run in the order 0, stride, 2 * stride, ... modulo
   // their number.

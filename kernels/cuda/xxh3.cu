@@ -1,12 +1,12 @@
 #include "kernels/cuda/kernels.cuh"
-#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/team_launch.cuh"
 #include "kernels/cuda/xxh3_body.cuh"
 
 namespace swarmline::kernels::cuda {
 namespace {
 
 // One warp: pieces are few, and blocks go to multiprocessors of their own while there are any.
-constexpr unsigned kBlockThreads = kWarp;
+constexpr unsigned kBlockThreads = kTeamWarp;
 constexpr unsigned kPiecesPerBlock = kBlockThreads / xxh3::kLanes;
 
 __global__ void hash_pieces_kernel(const HashPieces args) {
@@ -15,8 +15,7 @@ __global__ void hash_pieces_kernel(const HashPieces args) {
 
 cudaError_t hash_pieces(const HashPieces& args, cudaStream_t stream) {
   const std::uint64_t blocks = (pieces_of(args) + kPiecesPerBlock - 1) / kPiecesPerBlock;
-  hash_pieces_kernel<<<static_cast<unsigned>(blocks), kBlockThreads, 0, stream>>>(args);
-  return cudaGetLastError();
+  return launch(hash_pieces_kernel, static_cast<unsigned>(blocks), kBlockThreads, stream, args);
 }
 
 }  // namespace

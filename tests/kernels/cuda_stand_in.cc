@@ -1,243 +1,112 @@
+// CUDA's calls, of the device in cuda_stand_in_device.h.
+
 #include "tests/kernels/cuda_stand_in.h"
 
-#include <algorithm>
-#include <chrono>
-#include <cstdlib>
 #include <cstring>
-#include <deque>
-#include <map>
-#include <memory>
-#include <mutex>
-#include <optional>
-#include <utility>
 
 #include <gtest/gtest.h>
 
-#include "base/check.h"
-#include "base/rng.h"
+#include "tests/kernels/cuda_stand_in_device.h"
 
-namespace swarmline::testing {
+using swarmline::testing::Locked;
+using swarmline::testing::StandInEvent;
+using swarmline::testing::StandInMark;
+using swarmline::testing::StandInSide;
+using swarmline::testing::StandInStream;
+
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
-struct Stream;
-// An event as it was recorded once.
-struct Mark {
-  Stream* stream = nullptr;
-  bool passed = false;
-  Clock::time_point at{};
-};
-struct Event {
-  std::shared_ptr<Mark> last;  // null: never recorded
-};
-struct Work {
-  std::function<void()> call;
-  std::shared_ptr<Mark> after;  // null: whatever is before it in its stream
-};
-struct Stream {
-  bool is_default = false;  // or waits for it
-  std::deque<Work> queued;
-};
-enum class Side { kDevice, kHost };
-struct Block {
-  std::size_t bytes = 0;
-  Side side = Side::kDevice;
-};
-
-class Device {
- public:
-  std::recursive_mutex mutex;
-  std::optional<Rng> rng;
-  double share = 0;
-  Crossed crossed;
-
-  Stream* of(cudaStream_t stream) {
-    auto* const own = reinterpret_cast<Stream*>(stream);
-    return own == nullptr || own->is_default ? &default_ : own;
-  }
-  void add(Stream* stream) { streams_.push_back(stream); }
-  void drop(Stream* stream) {
-    finish(stream);
-    std::erase(streams_, stream);
-  }
-
-  void queue(Stream* stream, Work work) {
-    stream->queued.push_back(std::move(work));
-    while (rng && rng->uniform() < share) {
-      Stream* const drawn = streams_[rng->below(streams_.size())];
-      if (!drawn->queued.empty()) do_next(drawn);
-    }
-  }
-  void finish(Stream* stream) {
-    while (!stream->queued.empty()) do_next(stream);
-  }
-  void finish_all() {
-    for (Stream* const stream : streams_) finish(stream);
-  }
-  void wait(const std::shared_ptr<Mark>& mark) {
-    while (mark && !mark->passed) do_next(mark->stream);
-  }
-
-  // At a boundary as CUDA's memory, and full of what nobody wrote.
-  void* allocate(std::size_t bytes, Side side) {
-    constexpr std::size_t kBoundary = 256;
-    void* const memory = std::aligned_alloc(kBoundary, (bytes / kBoundary + 1) * kBoundary);
-    std::memset(memory, 0xDD, bytes);
-    blocks_[static_cast<const std::byte*>(memory)] = {bytes, side};
-    return memory;
-  }
-  // As cudaFree() does: when all that was queued is done.
-  void free(void* memory, Side side) {
-    if (memory == nullptr) return;
-    finish_all();
-    const auto found = blocks_.find(static_cast<const std::byte*>(memory));
-    ASSERT_TRUE(found != blocks_.end() && found->second.side == side) << "freed, but not its own";
-    blocks_.erase(found);
-    std::free(memory);
-  }
-  // Null: neither the device's memory nor page-locked.
-  const Block* block_of(const void* at, std::size_t bytes) const {
-    const auto* const begin = static_cast<const std::byte*>(at);
-    auto found = blocks_.upper_bound(begin);
-    if (found == blocks_.begin()) return nullptr;
-    --found;
-    if (begin >= found->first + std::max<std::size_t>(found->second.bytes, 1)) return nullptr;
-    EXPECT_LE(bytes, static_cast<std::size_t>(found->first + found->second.bytes - begin))
-        << "past an allocation's end";
-    return &found->second;
-  }
-  bool is_device(const void* at, std::size_t bytes) const {
-    const Block* const block = block_of(at, bytes);
-    return block != nullptr && block->side == Side::kDevice;
-  }
-  // Whether the host has a side in it.
-  bool count_copy(const void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) {
-    const bool to_device = is_device(to, bytes), from_device = is_device(from, bytes);
-    const bool agrees =
-        kind == cudaMemcpyDefault ||
-        kind == (to_device ? (from_device ? cudaMemcpyDeviceToDevice : cudaMemcpyHostToDevice)
-                           : (from_device ? cudaMemcpyDeviceToHost : cudaMemcpyHostToHost));
-    EXPECT_TRUE(agrees) << "a copy of another kind than " << kind;
-    if (to_device && !from_device) crossed.to_device += bytes;
-    if (!to_device && from_device) crossed.to_host += bytes;
-    return !to_device || !from_device;
-  }
-
- private:
-  void do_next(Stream* stream) {
-    SWARMLINE_CHECK_MSG(!stream->queued.empty(), "an event that nobody records any more");
-    const Work work = std::move(stream->queued.front());
-    stream->queued.pop_front();
-    wait(work.after);
-    if (work.call) work.call();
-  }
-
-  Stream default_{.is_default = true};
-  std::vector<Stream*> streams_{&default_};
-  std::map<const std::byte*, Block> blocks_;
-};
-
-Device& device() {
-  static Device& all = *new Device;
-  return all;
-}
-
-struct Locked {
-  std::unique_lock<std::recursive_mutex> lock{device().mutex};
-  Device* operator->() const { return &device(); }
-};
-
-void queue_copy(Device& all, cudaStream_t stream, void* to, const void* from, std::size_t bytes) {
-  all.queue(all.of(stream), {.call = [=] { std::memmove(to, from, bytes); }});
+StandInEvent* own(cudaEvent_t event) {
+  return reinterpret_cast<StandInEvent*>(event);
 }
 
 }  // namespace
-
-Crossed crossed() {
-  return Locked()->crossed;
-}
-
-CudaOrder::CudaOrder(std::uint64_t seed, double share) {
-  const Locked all;
-  all->rng.emplace(seed);
-  all->share = share;
-}
-CudaOrder::~CudaOrder() {
-  Locked()->rng.reset();
-}
-
-cudaError_t queue_kernel(cudaStream_t stream, const std::vector<const void*>& touches,
-                         std::function<void()> call) {
-  const Locked all;
-  for (const void* const at : touches)
-    EXPECT_TRUE(at == nullptr || all->is_device(at, 0)) << "a kernel in the host's memory";
-  all->queue(all->of(stream), {.call = std::move(call)});
-  return cudaSuccess;
-}
-
-}  // namespace swarmline::testing
-
-// ---- CUDA's calls -------------------------------------------------------------------------------
-
-using swarmline::testing::Clock;
-using swarmline::testing::Event;
-using swarmline::testing::Locked;
-using swarmline::testing::Mark;
-using swarmline::testing::Side;
-using swarmline::testing::Stream;
 
 extern "C" {
 
 cudaError_t cudaGetDeviceCount(int* count) {
   *count = 1;
-  return cudaSuccess;
+  return Locked()->begin();
 }
 cudaError_t cudaSetDevice(int) {
-  return cudaSuccess;
+  return Locked()->begin();
 }
 cudaError_t cudaSetDeviceFlags(unsigned) {
-  return cudaSuccess;
+  return Locked()->begin();
 }
 cudaError_t cudaGetLastError() {
-  return cudaSuccess;
+  return Locked()->take_last();
 }
-const char* cudaGetErrorString(cudaError_t) {
+const char* cudaGetErrorString(cudaError_t error) {
+  if (error == cudaErrorMemoryAllocation) return "out of memory";
+  if (error == cudaErrorIllegalAddress) return "an illegal memory access was encountered";
   return "an error of the stand-in";
 }
 cudaError_t cudaDeviceSynchronize() {
-  Locked()->finish_all();
-  return cudaSuccess;
+  const Locked all;
+  if (const cudaError_t error = all->begin(); error != cudaSuccess) return error;
+  all->finish_all();
+  return all->state();
 }
 
+// ---- Memory -------------------------------------------------------------------------------------
+
 cudaError_t cudaMalloc(void** memory, size_t bytes) {
-  *memory = bytes == 0 ? nullptr : Locked()->allocate(bytes, Side::kDevice);
-  return cudaSuccess;
+  const Locked all;
+  if (const cudaError_t error = all->begin(); error != cudaSuccess) return error;
+  *memory = bytes == 0 ? nullptr : all->allocate(bytes, StandInSide::kDevice);
+  return bytes > 0 && *memory == nullptr ? all->report(cudaErrorMemoryAllocation) : cudaSuccess;
 }
 cudaError_t cudaFree(void* memory) {
-  Locked()->free(memory, Side::kDevice);
-  return cudaSuccess;
+  const Locked all;
+  all->free(memory, StandInSide::kDevice);
+  return all->state();
 }
 cudaError_t cudaHostAlloc(void** memory, size_t bytes, unsigned) {
-  *memory = Locked()->allocate(bytes, Side::kHost);
+  const Locked all;
+  if (const cudaError_t error = all->begin(); error != cudaSuccess) return error;
+  *memory = all->allocate(bytes, StandInSide::kHost);
   return cudaSuccess;
 }
 cudaError_t cudaFreeHost(void* memory) {
-  Locked()->free(memory, Side::kHost);
+  const Locked all;
+  all->free(memory, StandInSide::kHost);
+  return all->state();
+}
+cudaError_t cudaHostRegister(void* memory, size_t bytes, unsigned) {
+  const Locked all;
+  if (const cudaError_t error = all->begin(); error != cudaSuccess) return error;
+  all->lock_pages(memory, bytes);
   return cudaSuccess;
+}
+cudaError_t cudaHostUnregister(void* memory) {
+  const Locked all;
+  all->unlock_pages(memory);
+  return all->state();
+}
+cudaError_t cudaMemGetInfo(size_t* free_bytes, size_t* total) {
+  const Locked all;
+  *total = size_t{1} << 40;
+  *free_bytes = all->room.value_or(*total);
+  return all->begin();
 }
 cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* at) {
   const Locked all;
+  if (const cudaError_t error = all->begin(); error != cudaSuccess) return error;
   *attributes = {};
   attributes->type = all->is_device(at, 0) ? cudaMemoryTypeDevice : cudaMemoryTypeUnregistered;
   return cudaSuccess;
 }
 
+// ---- Copies -------------------------------------------------------------------------------------
+
 cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stream) {
-  if (bytes == 0) return cudaSuccess;
   const Locked all;
+  StandInStream* const queue = all->of(stream);
+  if (const cudaError_t error = all->begin_queued(queue); error != cudaSuccess) return error;
+  if (bytes == 0) return cudaSuccess;
   EXPECT_TRUE(all->is_device(to, bytes)) << "set in the host's memory";
-  all->queue(all->of(stream), {.call = [=] { std::memset(to, value, bytes); }});
+  all->queue(queue, {.call = [=] { std::memset(to, value, bytes); }, .touches = {to}});
   return cudaSuccess;
 }
 cudaError_t cudaMemset(void* to, int value, size_t bytes) {
@@ -246,35 +115,54 @@ cudaError_t cudaMemset(void* to, int value, size_t bytes) {
 
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,
                             cudaStream_t stream) {
-  if (bytes == 0) return cudaSuccess;
   const Locked all;
+  StandInStream* const queue = all->of(stream);
+  if (const cudaError_t error = all->begin_queued(queue); error != cudaSuccess) return error;
+  if (bytes == 0) return cudaSuccess;
   for (const void* const side : {static_cast<const void*>(to), from})
     EXPECT_NE(all->block_of(side, bytes), nullptr) << "neither the device's nor page-locked";
   all->count_copy(to, from, bytes, kind);
-  queue_copy(*all.operator->(), stream, to, from, bytes);
+  all->queue_copy(queue, to, from, bytes);
   return cudaSuccess;
 }
-// Comes back when it is done, but for a copy within the device's memory.
+
+// Comes back when it is done, but for a copy within the device's memory; and from pageable memory
+// when that has been read.
 cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
-  if (bytes == 0) return cudaSuccess;
   const Locked all;
+  StandInStream* const queue = all->of(nullptr);
+  if (const cudaError_t error = all->begin_queued(queue); error != cudaSuccess) return error;
+  if (bytes == 0) return cudaSuccess;
   const bool has_host = all->count_copy(to, from, bytes, kind);
-  queue_copy(*all.operator->(), nullptr, to, from, bytes);
-  if (has_host) all->finish(all->of(nullptr));
-  return cudaSuccess;
+  if (has_host && all->is_device(to, 0) && all->block_of(from, bytes) == nullptr) {
+    all->finish(queue);
+    const auto* const first = static_cast<const std::byte*>(from);
+    const auto staged = std::make_shared<std::vector<std::byte>>(first, first + bytes);
+    all->queue(queue, {.call = [=] { std::memcpy(to, staged->data(), bytes); }, .touches = {to}});
+    return all->state();
+  }
+  all->queue_copy(queue, to, from, bytes);
+  if (has_host) all->finish(queue);
+  return all->state();
 }
 cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_t from_pitch,
                               size_t width, size_t height, cudaMemcpyKind kind,
                               cudaStream_t stream) {
-  for (size_t row = 0; row < height; ++row)
-    cudaMemcpyAsync(static_cast<char*>(to) + row * to_pitch,
-                    static_cast<const char*>(from) + row * from_pitch, width, kind, stream);
+  for (size_t row = 0; row < height; ++row) {
+    const cudaError_t error =
+        cudaMemcpyAsync(static_cast<char*>(to) + row * to_pitch,
+                        static_cast<const char*>(from) + row * from_pitch, width, kind, stream);
+    if (error != cudaSuccess) return error;
+  }
   return cudaSuccess;
 }
 
+// ---- Streams and events -------------------------------------------------------------------------
+
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
   const Locked all;
-  auto* const made = new Stream{.is_default = flags != cudaStreamNonBlocking};
+  if (const cudaError_t error = all->begin(); error != cudaSuccess) return error;
+  auto* const made = new StandInStream{.is_default = flags != cudaStreamNonBlocking};
   if (!made->is_default) all->add(made);
   *stream = reinterpret_cast<cudaStream_t>(made);
   return cudaSuccess;
@@ -284,54 +172,60 @@ cudaError_t cudaStreamCreate(cudaStream_t* stream) {
 }
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   const Locked all;
-  auto* const made = reinterpret_cast<Stream*>(stream);
+  auto* const made = reinterpret_cast<StandInStream*>(stream);
   all->drop(made);
   delete made;
-  return cudaSuccess;
+  return all->state();
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   const Locked all;
+  if (const cudaError_t error = all->begin(); error != cudaSuccess) return error;
   all->finish(all->of(stream));
-  return cudaSuccess;
+  return all->state();
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
   const Locked all;
-  all->queue(all->of(stream), {.after = reinterpret_cast<Event*>(event)->last});
+  if (const cudaError_t error = all->begin(); error != cudaSuccess) return error;
+  all->queue(all->of(stream), {.after = own(event)->last});
   return cudaSuccess;
 }
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
-  *event = reinterpret_cast<cudaEvent_t>(new Event);
-  return cudaSuccess;
+  const cudaError_t error = Locked()->begin();
+  if (error == cudaSuccess) *event = reinterpret_cast<cudaEvent_t>(new StandInEvent);
+  return error;
 }
 cudaError_t cudaEventCreate(cudaEvent_t* event) {
   return cudaEventCreateWithFlags(event, cudaEventDefault);
 }
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
   const Locked all;
-  delete reinterpret_cast<Event*>(event);
-  return cudaSuccess;
+  delete own(event);
+  return all->state();
 }
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   const Locked all;
-  const auto mark = std::make_shared<Mark>(all->of(stream));
-  reinterpret_cast<Event*>(event)->last = mark;
-  all->queue(mark->stream, {.call = [mark] {
-               mark->passed = true;
-               mark->at = Clock::now();
-             }});
+  if (const cudaError_t error = all->begin(); error != cudaSuccess) return error;
+  const auto mark = std::make_shared<StandInMark>(all->of(stream));
+  own(event)->last = mark;
+  const auto pass = [mark] {
+    mark->passed = true;
+    mark->at = std::chrono::steady_clock::now();
+  };
+  all->queue(mark->stream, {.call = pass, .is_mark = true});
   return cudaSuccess;
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   const Locked all;
-  all->wait(reinterpret_cast<Event*>(event)->last);
-  return cudaSuccess;
+  if (const cudaError_t error = all->begin(); error != cudaSuccess) return error;
+  all->wait(own(event)->last);
+  return all->state();
 }
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end) {
   const Locked all;
-  const auto at = [](cudaEvent_t event) { return reinterpret_cast<Event*>(event)->last->at; };
+  const auto at = [](cudaEvent_t event) { return own(event)->last->at; };
   *milliseconds = std::chrono::duration<float, std::milli>(at(end) - at(begin)).count();
-  return cudaSuccess;
+  return all->begin();
 }
 
 }  // extern "C"

@@ -1,5 +1,5 @@
 // The optimizer on a CUDA device: the host's bits, with parameters on the device or brought there.
-// Skips, with the reason, without a device.
+// On a GPU, without which it skips with the reason; and over a stand-in for CUDA, on the host.
 
 #include <cuda_runtime.h>
 #include <limits>
@@ -8,6 +8,7 @@
 
 #include "base/byte_ops.h"
 #include "kernels/digest.h"
+#include "tests/optimizer/cuda_under_test.h"
 #include "tests/optimizer/layouts.h"
 
 namespace swarmline {
@@ -67,7 +68,7 @@ TEST_P(CudaOptimizerTest, HasTheHostsBits) {
   for (const bool in_place : {true, false}) {
     const Buffer start = Buffer::copy_of(bytes_of(arena(layout_, 1, 1.0F)));
     DeviceFloats models(start.bytes());
-    auto made = make_device_optimizer(options_, layout_, models.data());
+    auto made = testing::optimizer_under_test(options_, layout_, models.data());
     ASSERT_TRUE(made) << made.error().what;
     DeviceOptimizer& there = **made;
     FlatOptimizer host(options_, layout_), device(options_, layout_, std::move(*made));
@@ -98,7 +99,7 @@ TEST_P(CudaOptimizerTest, HasTheHostsBits) {
 TEST_P(CudaOptimizerTest, StateGoesThereAndBack) {
   Buffer p = Buffer::copy_of(bytes_of(arena(layout_, 1, 1.0F)));
   DeviceFloats parameters(p.bytes());
-  auto made = make_device_optimizer(options_, layout_, parameters.data());
+  auto made = testing::optimizer_under_test(options_, layout_, parameters.data());
   ASSERT_TRUE(made) << made.error().what;
   FlatOptimizer host(options_, layout_), device(options_, layout_, std::move(*made));
   const auto step = [&](FlatOptimizer& optimizer, Buffer& to, std::uint64_t t) -> Result<void> {
@@ -122,6 +123,38 @@ TEST_P(CudaOptimizerTest, StateGoesThereAndBack) {
   ASSERT_TRUE(step(host, p, 1));
   ASSERT_TRUE(step(device, q, 1));
   EXPECT_TRUE(same_bytes(p.bytes(), q.bytes()));
+}
+
+// A stream that does not wait for the default one, as another process's, sees what was made.
+TEST_P(CudaOptimizerTest, WhatItMakesIsThereWhenItReturns) {
+  cudaStream_t beside = nullptr;
+  std::byte* seen = nullptr;
+  const std::size_t bytes = layout_.bytes();
+  ASSERT_EQ(cudaStreamCreateWithFlags(&beside, cudaStreamNonBlocking), cudaSuccess);
+  ASSERT_EQ(cudaHostAlloc(reinterpret_cast<void**>(&seen), bytes, 0), cudaSuccess);
+  const auto expect_there = [&](DeviceAddress at, BytesView wanted) {
+    EXPECT_EQ(cudaMemcpyAsync(seen, at, bytes, cudaMemcpyDeviceToHost, beside), cudaSuccess);
+    EXPECT_EQ(cudaStreamSynchronize(beside), cudaSuccess);
+    EXPECT_TRUE(std::ranges::equal(BytesView(seen, bytes), wanted));
+  };
+  Buffer p = Buffer::copy_of(bytes_of(arena(layout_, 1, 1.0F)));
+  DeviceFloats parameters(p.bytes());
+  auto made = testing::optimizer_under_test(options_, layout_, parameters.data());
+  ASSERT_TRUE(made) << made.error().what;
+  const DeviceAddress island = *(*made)->arena(DeviceArena::kIsland);
+  const std::vector<float> g = arena(layout_, 2, 0.2F);
+  const DeviceAddress reduced = *(*made)->arena(DeviceArena::kReduced);
+  ASSERT_TRUE((*made)->bring(reduced, bytes_of(g)));
+  expect_there(reduced, bytes_of(g));
+  ASSERT_TRUE((*made)->copy(island, reduced, bytes));
+  expect_there(island, bytes_of(g));
+  const StepScalars scalars = step_scalars(options_, 0, 5, 0, 2.0);
+  FlatOptimizer host(options_, layout_);
+  ASSERT_TRUE(host.step(scalars, bytes_of(g), p.bytes()));
+  ASSERT_TRUE((*made)->step(scalars, reduced, parameters.data()));
+  expect_there(parameters.data(), p.bytes());
+  EXPECT_EQ(cudaStreamDestroy(beside), cudaSuccess);
+  EXPECT_EQ(cudaFreeHost(seen), cudaSuccess);
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, CudaOptimizerTest,
