@@ -93,8 +93,6 @@ Result<std::unique_ptr<LaneMemory>> CudaLanes::allocate(LaneMemoryKind kind, std
   if (kind == LaneMemoryKind::kDevice) {
     auto memory = std::make_unique<OnDevice>();
     SWARMLINE_TRY(memory->memory.allocate(bytes));
-    // It is cleared in the default stream; other lanes don't wait for that.
-    SWARMLINE_TRY(checked(cudaStreamSynchronize(kDefaultStream), "clearing memory"));
     return memory;
   }
   void* data = nullptr;

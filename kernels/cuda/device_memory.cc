@@ -59,8 +59,15 @@ Result<void> DeviceMemory::allocate(std::size_t bytes) {
   }
   if (status != cudaSuccess)
     return checked(status, "making room for " + std::to_string(bytes) + " bytes");
+  status = cudaMemset(data_, 0, bytes);
+  // It is cleared in the default stream; others don't wait for that.
+  if (status == cudaSuccess) status = cudaStreamSynchronize(kDefaultStream);
+  if (status != cudaSuccess) {
+    cudaFree(std::exchange(data_, nullptr));
+    return checked(status, "clearing memory");
+  }
   bytes_ = bytes;
-  return checked(cudaMemset(data_, 0, bytes), "clearing memory");
+  return {};
 }
 
 Result<void> DeviceMemory::read(std::uint64_t at, MutableBytes bytes) const {

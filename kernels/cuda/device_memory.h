@@ -30,7 +30,8 @@ class DeviceMemory {
   DeviceMemory& operator=(const DeviceMemory&) = delete;
   ~DeviceMemory() { cudaFree(data_); }
 
-  // Zeros, at a 256-byte boundary; what it held before is freed first.
+  // Zeros for every stream, at a 256-byte boundary; what it held before is freed first. After an
+  // error it is empty.
   Result<void> allocate(std::size_t bytes);
   template <typename T>
   Result<void> allocate_copy(std::span<const T> values) {

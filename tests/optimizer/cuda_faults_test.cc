@@ -169,6 +169,20 @@ TEST_P(CudaOptimizerFaults, ACommitIsToldOfAndMadeAgain) {
   }));
 }
 
+TEST_P(CudaOptimizerFaults, AnArenaIsZerosWhateverFailedBefore) {
+  std::vector<std::byte> got(layout_.bytes());
+  const auto work = [&](DeviceOptimizer& there) -> Result<void> {
+    const auto island = there.arena(DeviceArena::kIsland);
+    if (!island) return std::unexpected(island.error());
+    const auto reduced = there.arena(DeviceArena::kReduced);
+    if (!reduced) return std::unexpected(reduced.error());
+    SWARMLINE_TRY(there.copy(*reduced, *island, layout_.bytes()));
+    SWARMLINE_TRY(there.fetch(got, *reduced));
+    return there.read_state(Moment::kFirst, 0, MutableBytes(got).first(8));
+  };
+  fail_each(tried(work, [&] { EXPECT_EQ(got, std::vector<std::byte>(layout_.bytes())); }));
+}
+
 TEST_P(CudaOptimizerFaults, WithoutRoomAUserHearsWhatToDo) {
   const testing::Held before = testing::held();
   const testing::CudaRoom room(layout_.bytes());

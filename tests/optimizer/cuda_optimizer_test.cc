@@ -142,6 +142,7 @@ TEST_P(CudaOptimizerTest, WhatItMakesIsThereWhenItReturns) {
   auto made = testing::optimizer_under_test(options_, layout_, parameters.data());
   ASSERT_TRUE(made) << made.error().what;
   const DeviceAddress island = *(*made)->arena(DeviceArena::kIsland);
+  expect_there(island, Buffer::zeroed(bytes).bytes());
   const std::vector<float> g = arena(layout_, 2, 0.2F);
   const DeviceAddress reduced = *(*made)->arena(DeviceArena::kReduced);
   ASSERT_TRUE((*made)->bring(reduced, bytes_of(g)));
