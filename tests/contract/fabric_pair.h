@@ -1,4 +1,5 @@
-// Two members of a group over doubles of a device's libraries. Words travel at once.
+// Two members of a group over doubles of a device's libraries, or what else maps memory. Words
+// travel at once.
 #pragma once
 
 #include <functional>
@@ -16,14 +17,16 @@ namespace swarmline {
 
 class FabricPair {
  public:
-  explicit FabricPair(FabricKind kind) : kind_(kind) {
+  using MakeIpc = std::function<std::shared_ptr<IpcApi>()>;
+  explicit FabricPair(FabricKind kind, const MakeIpc& make_ipc = {}) : kind_(kind) {
     for (const std::uint32_t rank : {1U, 0U}) {
       nccl_[rank] = std::make_shared<NcclDouble>(nccl_world_);
       ipc_[rank] = std::make_shared<IpcDouble>(ipc_world_);
       fabrics_[rank] = std::make_unique<DeviceFabric>(
           runtime_,
-          DeviceFabricParts{
-              .nccl = nccl_[rank], .ipc = ipc_[rank], .patience = std::chrono::milliseconds(400)});
+          DeviceFabricParts{.nccl = nccl_[rank],
+                            .ipc = make_ipc ? make_ipc() : std::shared_ptr<IpcApi>(ipc_[rank]),
+                            .patience = std::chrono::milliseconds(400)});
     }
   }
   FailingCalls& calls(std::uint32_t rank) {

@@ -167,6 +167,15 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
   *stream = reinterpret_cast<cudaStream_t>(made);
   return cudaSuccess;
 }
+cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
+  *least = 0;
+  *greatest = -5;
+  return Locked()->begin();
+}
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int priority) {
+  EXPECT_EQ(priority, -5) << "not before all others";
+  return cudaStreamCreateWithFlags(stream, flags);
+}
 cudaError_t cudaStreamCreate(cudaStream_t* stream) {
   return cudaStreamCreateWithFlags(stream, cudaStreamDefault);
 }
@@ -182,6 +191,15 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   if (const cudaError_t error = all->begin(); error != cudaSuccess) return error;
   all->finish(all->of(stream));
   return all->state();
+}
+// One thing more is done each time that somebody asks.
+cudaError_t cudaStreamQuery(cudaStream_t stream) {
+  const Locked all;
+  if (const cudaError_t error = all->begin(); error != cudaSuccess) return error;
+  StandInStream* const asked = all->of(stream);
+  if (asked->queued.empty()) return all->state();
+  all->do_next(asked);
+  return all->state() != cudaSuccess ? all->state() : all->report(cudaErrorNotReady);
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
   const Locked all;

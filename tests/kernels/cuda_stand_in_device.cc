@@ -119,6 +119,7 @@ void StandInDevice::free(void* memory, Side side) {
   const auto found = blocks_.find(static_cast<const std::byte*>(memory));
   ASSERT_TRUE(found != blocks_.end() && found->second.side == side) << "freed, but not its own";
   const std::size_t bytes = found->second.bytes;
+  EXPECT_FALSE(mapped.contains(memory)) << "freed, but mapped elsewhere";
   EXPECT_TRUE(std::all_of(found->first + bytes, found->first + rounded(bytes),
                           [](std::byte at) { return at == std::byte{kBeyond}; }))
       << "written past an allocation of " << bytes << " bytes";
@@ -160,6 +161,12 @@ const StandInBlock* StandInDevice::block_of(const void* at, std::size_t bytes) c
 bool StandInDevice::is_device(const void* at, std::size_t bytes) const {
   const StandInBlock* const block = block_of(at, bytes);
   return block != nullptr && block->side == Side::kDevice;
+}
+
+std::optional<std::span<const std::byte>> StandInDevice::allocation_of(const void* at) const {
+  if (!is_device(at, 0)) return std::nullopt;
+  const auto found = std::prev(blocks_.upper_bound(static_cast<const std::byte*>(at)));
+  return std::span(found->first, found->second.bytes);
 }
 
 bool StandInDevice::count_copy(const void* to, const void* from, std::size_t bytes,

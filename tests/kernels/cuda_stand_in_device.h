@@ -10,6 +10,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "base/rng.h"
@@ -64,6 +65,7 @@ class StandInDevice {
   void drop(Stream* stream);
   void queue(Stream* stream, Work work);
   void queue_copy(Stream* stream, void* to, const void* from, std::size_t bytes);
+  void do_next(Stream* stream);  // one that has something queued
   void finish(Stream* stream);
   void finish_all();
   void wait(const std::shared_ptr<StandInMark>& mark);
@@ -78,6 +80,9 @@ class StandInDevice {
   // Null: neither the device's memory nor page-locked.
   const StandInBlock* block_of(const void* at, std::size_t bytes) const;
   bool is_device(const void* at, std::size_t bytes) const;
+  // Of the device; nothing: it is in none.
+  std::optional<std::span<const std::byte>> allocation_of(const void* at) const;
+  std::map<const void*, int> mapped;  // by other processes: how often
   // Whether the host has a side in it.
   bool count_copy(const void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind);
 
@@ -99,7 +104,6 @@ class StandInDevice {
 
  private:
   bool fails_now();
-  void do_next(Stream* stream);
 
   Stream default_{.is_default = true};
   std::vector<Stream*> streams_{&default_};
