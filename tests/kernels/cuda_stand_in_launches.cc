@@ -18,8 +18,9 @@ cudaError_t queue(HostLaunch launch) {
   const cudaStream_t stream = launch.stream;
   const std::vector<const void*> places = std::move(launch.places);
   return testing::queue_kernel(stream, places, [made = std::move(launch)] {
-    for (unsigned team = 0; team < made.teams; ++team) {
-      blockIdx = {.x = team, .threads = made.threads};
+    // No order of teams is a device's: not that which comes first to mind.
+    for (unsigned left = made.teams; left > 0; --left) {
+      blockIdx = {.x = left - 1, .threads = made.threads};
       made.team();
     }
     blockIdx = {};

@@ -6,8 +6,9 @@
 
 #include <gtest/gtest.h>
 
+#include "engine/model/page_lock.h"
 #include "engine/optimizer/flat_optimizer.h"
-#include "kernels/cuda/device_state.h"
+#include "kernels/cuda/device_memory.h"
 #include "kernels/digest.h"
 #include "tests/compression/cuda_under_test.h"
 #include "tests/compression/wire_values.h"
@@ -298,6 +299,82 @@ TEST_P(CudaWireFaults, GradientsAreToldOfAndMadeAgain) {
 
 INSTANTIATE_TEST_SUITE_P(Codecs, CudaWireFaults, ::testing::Values("lin8", "bf16"),
                          [](const auto& info) { return std::string(info.param); });
+
+// ---- The device as a whole ----------------------------------------------------------------------
+
+namespace device = kernels::cuda;
+
+std::string said(const char* words) {
+  return words == nullptr ? "nothing" : words;
+}
+
+// An error that was one call's, whoever's it was, is not the device's.
+TEST(CudaDevice, OnlyALostOneHasAFault) {
+  EXPECT_EQ(said(device::device_fault()), "nothing");
+  {
+    const CudaFault once(0, cudaErrorInvalidValue, FaultKind::kOnce);
+    EXPECT_EQ(said(device::device_fault()), "nothing");
+    EXPECT_TRUE(once.has_happened());
+    EXPECT_EQ(cudaGetLastError(), cudaSuccess) << "left behind";
+  }
+  {
+    const CudaFault once(0, cudaErrorInvalidValue, FaultKind::kOnce);
+    EXPECT_NE(cudaSetDevice(0), cudaSuccess);
+    EXPECT_EQ(said(device::device_fault()), "nothing");
+  }
+  // Of a kernel, which nobody has waited for.
+  const CudaFault lost(0, cudaErrorIllegalAddress, FaultKind::kLost);
+  EXPECT_EQ(testing::queue_kernel(nullptr, {}, [] {}), cudaSuccess);
+  EXPECT_EQ(said(device::device_fault()), "an illegal memory access was encountered");
+  EXPECT_EQ(said(device::device_fault()), "an illegal memory access was encountered");
+  EXPECT_EQ(said(device::choose_device(0)), "an illegal memory access was encountered");
+}
+
+TEST(CudaDevice, ALaunchIsAskedOnce) {
+  EXPECT_EQ(said(device::launch_error()), "nothing");
+  const CudaFault once(0, cudaErrorInvalidValue, FaultKind::kOnce);
+  EXPECT_NE(cudaSetDevice(0), cudaSuccess);
+  EXPECT_EQ(said(device::launch_error()), "an error of the stand-in");
+  EXPECT_EQ(said(device::launch_error()), "nothing");
+}
+
+// That threads sleep while they wait is not needed.
+TEST(CudaDevice, IsChosenWhateverItsFlags) {
+  for (const std::uint64_t behind : {0U, 1U}) {
+    const CudaFault once(behind, cudaErrorInvalidValue, FaultKind::kOnce);
+    EXPECT_EQ(said(device::choose_device(0)), behind == 0 ? "an error of the stand-in" : "nothing");
+    EXPECT_TRUE(once.has_happened());
+    EXPECT_EQ(cudaGetLastError(), cudaSuccess) << "left behind";
+  }
+}
+
+TEST(CudaDevice, MemoryThatCouldNotBeClearedIsGivenBack) {
+  const testing::Held before = testing::held();
+  device::DeviceMemory memory;
+  const CudaFault once(1, cudaErrorInvalidValue, FaultKind::kOnce);
+  EXPECT_FALSE(memory.allocate(1000));
+  EXPECT_TRUE(once.has_happened());
+  EXPECT_EQ(testing::held(), before);
+  EXPECT_EQ(memory.size(), 0U);
+  EXPECT_TRUE(memory.allocate(1000));
+}
+
+// Memory whose pages can't be locked is copied all the same; room that nobody knows is none.
+TEST(CudaDevice, WhatItDoesWithoutLeavesNothingBehind) {
+  std::vector<std::byte> memory(4096);
+  {
+    const CudaFault once(0, cudaErrorMemoryAllocation, FaultKind::kOnce);
+    EXPECT_FALSE(cuda::lock_pages(memory.data(), memory.size()));
+    EXPECT_EQ(cudaGetLastError(), cudaSuccess) << "left behind";
+  }
+  for (const std::uint64_t behind : {0U, 1U}) {
+    const CudaFault once(behind, cudaErrorInvalidValue, FaultKind::kOnce);
+    EXPECT_EQ(cuda::free_memory(0), 0U);
+    EXPECT_EQ(cudaGetLastError(), cudaSuccess) << "left behind";
+  }
+  const testing::CudaRoom room(12345);
+  EXPECT_EQ(cuda::free_memory(0), 12345U);
+}
 
 }  // namespace
 }  // namespace swarmline

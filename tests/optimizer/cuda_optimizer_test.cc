@@ -8,6 +8,8 @@
 
 #include "base/byte_ops.h"
 #include "kernels/digest.h"
+#include "kernels/kernels.h"
+#include "tests/kernels/device_array.h"
 #include "tests/optimizer/cuda_under_test.h"
 #include "tests/optimizer/layouts.h"
 
@@ -77,6 +79,7 @@ TEST_P(CudaOptimizerTest, HasTheHostsBits) {
     const auto committed = there.arena(DeviceArena::kCommitted);
     ASSERT_TRUE(gradients && committed);
     ASSERT_TRUE(there.copy(*committed, models.data(), start.size()));
+    EXPECT_EQ(there.sum_of_squares(*gradients, 100).value_or(-1), 0) << "less than what comes";
     const DeviceAddress parameters = in_place ? models.data() : *committed;
     Buffer p = Buffer::copy_of(start.bytes()), q(start.size());
     for (std::uint64_t step = 0; step < 5; ++step) {
@@ -94,6 +97,20 @@ TEST_P(CudaOptimizerTest, HasTheHostsBits) {
       EXPECT_EQ(there.digest_memory(parameters, q.size()).value_or(0), kernels::digest(p.bytes()));
     }
   }
+}
+
+// More than a block of blocks: their sums are summed twice.
+class CudaOptimizerSums : public testing::CudaTest {};
+TEST_F(CudaOptimizerSums, OfManyBlocksAreTheHosts) {
+  const std::vector<float> some = testing::samples<float>(kernels::kSumBlock + 3, 5);
+  std::vector<float> values(kernels::kSumBlock * kernels::kSumBlock + 2 * some.size());
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = some[i % some.size()];
+  DeviceFloats there(bytes_of(values));
+  const auto made = testing::optimizer_under_test(options_of(OptimizerKind::kAdamW), mixed_layout(),
+                                                  there.data());
+  ASSERT_TRUE(made) << made.error().what;
+  EXPECT_EQ((*made)->sum_of_squares(there.data(), values.size()).value_or(-1),
+            sum_of_squares(bytes_of(values), DType::kF32));
 }
 
 TEST_P(CudaOptimizerTest, StateGoesThereAndBack) {
