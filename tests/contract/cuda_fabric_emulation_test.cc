@@ -164,6 +164,26 @@ TEST_F(CudaFabricEmulation, AMappingThatNobodyKnowsIsGivenBack) {
   EXPECT_FALSE(ipc->map(shared->handle));
 }
 
+// CUDA cuts small allocations out of larger blocks, and the driver may name the block.
+TEST_F(CudaFabricEmulation, MemoryInALargerBlockIsReadFromWhereItIs) {
+  Places places(std::byte{1});
+  const auto ipc = make_ipc();
+  const auto shared = ipc->share(places.sent(), kBytes);
+  ASSERT_TRUE(shared);
+  cuda_driver_stand_in.allocation = [](std::uintptr_t at, std::uintptr_t* base,
+                                       std::size_t* bytes) {
+    if (!allocation_of(at, base, bytes)) return false;
+    *base -= kBefore;
+    *bytes += kBefore;
+    return true;
+  };
+  const auto mapped = ipc->map(shared->handle);
+  ASSERT_TRUE(mapped) << mapped.error().what;
+  EXPECT_EQ(mapped->memory + shared->offset, places.sent());
+  EXPECT_EQ(mapped->bytes, kBefore + kBytes) << "no byte past the block";
+  ipc->unmap(mapped->memory);
+}
+
 TEST_F(CudaFabricEmulation, ADeviceSaysWhichItIs) {
   EXPECT_EQ(swarmline_cuda_fabric.uuid(0).value_or(""), "GPU-64656667-6869-6a6b-6c6d-6e6f70717273");
   cuda_driver_stand_in.knows_device = false;
