@@ -321,6 +321,7 @@ TEST(CudaDevice, OnlyALostOneHasAFault) {
     const CudaFault once(0, cudaErrorInvalidValue, FaultKind::kOnce);
     EXPECT_NE(cudaSetDevice(0), cudaSuccess);
     EXPECT_EQ(said(device::device_fault()), "nothing");
+    EXPECT_EQ(cudaGetLastError(), cudaSuccess) << "left behind";
   }
   // Of a kernel, which nobody has waited for.
   const CudaFault lost(0, cudaErrorIllegalAddress, FaultKind::kLost);
