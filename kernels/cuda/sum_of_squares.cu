@@ -10,8 +10,8 @@ namespace {
 template <typename Term, typename T>
 cudaError_t sum_blocks(const T* values, std::uint64_t n, double* sums, cudaStream_t stream) {
   const std::uint64_t turns = (sum_blocks_of(n) + kTeamWarps - 1) / kTeamWarps;
-  return launch_turns<SumBody<Term, T>>({.values = values, .n = n, .sums = sums}, turns,
-                                        kTeamThreads, stream);
+  // Not by their names: nvcc hands those on in an old spelling where they are a template's.
+  return launch_turns<SumBody<Term, T>>({values, n, sums}, turns, kTeamThreads, stream);
 }
 
 template <typename T>
