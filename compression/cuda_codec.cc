@@ -25,9 +25,8 @@ using kernels::cuda::DeviceMemory;
 using kernels::cuda::ErrorSums;
 using kernels::cuda::kDefaultStream;
 
-bool runs_on_device(const CodecSpec& codec, DType dtype) {
-  const bool rounds = codec.kind == CodecKind::kFp16 || codec.kind == CodecKind::kBf16;
-  return quant_spec(codec) || codec.kind == CodecKind::kNone || (rounds && dtype == DType::kF32);
+bool runs_on_device(const CodecSpec& codec) {
+  return codec.kind != CodecKind::kTopK;
 }
 
 std::size_t bytes_of(const DeviceValues& values) {
@@ -135,7 +134,7 @@ Result<std::unique_ptr<LeavingWire>> CudaCodec::begin_encode(const CodecSpec& co
                                                              const double* number) {
   SWARMLINE_CHECK(is_valid(codec));
   SWARMLINE_TRY(choose_device());
-  if (!runs_on_device(codec, values.dtype)) {
+  if (!runs_on_device(codec)) {
     Buffer here(bytes_of(values));
     SWARMLINE_TRY(checked(cudaMemcpy(here.data(), values.at, here.size(), cudaMemcpyDeviceToHost),
                           "copying a tensor to the host"));
@@ -162,7 +161,7 @@ Result<void> CudaCodec::decode(BytesView wire, const DeviceValues& out) {
   const auto header = read_wire_header(wire);
   if (!header) return std::unexpected(header.error());
   SWARMLINE_TRY(choose_device());
-  if (!runs_on_device(header->codec, out.dtype)) {
+  if (!runs_on_device(header->codec)) {
     Buffer values(bytes_of(out));
     SWARMLINE_TRY(swarmline::decode(wire, out.dtype, values.bytes()));
     return checked(cudaMemcpy(out.at, values.data(), values.size(), cudaMemcpyHostToDevice),

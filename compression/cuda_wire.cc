@@ -14,17 +14,9 @@ using kernels::StochasticKey;
 using kernels::cuda::checked;
 using kernels::cuda::kDefaultStream;
 
-cudaError_t narrow(CodecKind kind, const float* values, std::uint16_t* codes, std::size_t n,
-                   std::uint32_t* non_finite) {
-  const auto convert =
-      kind == CodecKind::kFp16 ? kernels::cuda::fp32_to_fp16 : kernels::cuda::fp32_to_bf16;
-  return convert(values, codes, n, non_finite, kDefaultStream);
-}
-cudaError_t widen(CodecKind kind, const std::uint16_t* codes, float* values, std::size_t n,
-                  std::uint32_t* non_finite) {
-  const auto convert =
-      kind == CodecKind::kFp16 ? kernels::cuda::fp16_to_fp32 : kernels::cuda::bf16_to_fp32;
-  return convert(codes, values, n, non_finite, kDefaultStream);
+kernels::FloatKind code_kind(CodecKind kind) {
+  SWARMLINE_CHECK(kind == CodecKind::kFp16 || kind == CodecKind::kBf16);
+  return kind == CodecKind::kFp16 ? kernels::FloatKind::kF16 : kernels::FloatKind::kBf16;
 }
 
 kernels::FloatKind float_kind(DType dtype) {
@@ -83,11 +75,10 @@ Result<void> write_tiles(const WirePlace& wire, const WireHeader& header,
                                            wire.tiles(), wire.non_finite(), kDefaultStream),
         kWhat);
   }
-  for (Tile tile; next_tile(header, tile);)
-    SWARMLINE_TRY(checked(narrow(header.codec.kind, fp32_of(values) + tile.first, wire.halves(tile),
-                                 tile.elements, wire.non_finite()),
-                          kWhat));
-  return {};
+  return checked(
+      kernels::cuda::narrow_wire(code_kind(header.codec.kind), float_kind(values.dtype), values.at,
+                                 header.elements, wire.tiles(), wire.non_finite(), kDefaultStream),
+      kWhat);
 }
 
 Result<void> read_tiles(const WirePlace& wire, const WireHeader& header, const DeviceValues& out) {
@@ -105,11 +96,10 @@ Result<void> read_tiles(const WirePlace& wire, const WireHeader& header, const D
                                                fp32_of(out), wire.non_finite(), kDefaultStream),
                    kWhat);
   }
-  for (Tile tile; next_tile(header, tile);)
-    SWARMLINE_TRY(checked(widen(header.codec.kind, wire.halves(tile), fp32_of(out) + tile.first,
-                                tile.elements, wire.non_finite()),
-                          kWhat));
-  return {};
+  return checked(
+      kernels::cuda::widen_wire(code_kind(header.codec.kind), wire.tiles(), header.elements,
+                                float_kind(out.dtype), out.at, wire.non_finite(), kDefaultStream),
+      kWhat);
 }
 
 Result<void> WireFlag::begin() {

@@ -21,17 +21,14 @@ struct WirePlace {
   DeviceAddress at;
   std::uint32_t* non_finite() const { return reinterpret_cast<std::uint32_t*>(at); }
   std::byte* tiles() const { return at + kWireHeaderBytes; }
-  std::uint16_t* halves(const Tile& tile) const {
-    return reinterpret_cast<std::uint16_t*>(at + tile.at);
-  }
   Result<void> clear_flag() const {
     return kernels::cuda::checked(
         cudaMemsetAsync(at, 0, kWireHeaderBytes, kernels::cuda::kDefaultStream), "clearing a flag");
   }
 };
 
-// Scales (or positions) and codes of every tile, 16-bit codecs and topk of fp32 only; the flag:
-// whether a value is not finite. Gaps, checksums and the header are seal_wire()'s.
+// Scales (or positions) and codes of every tile, topk of fp32 only; the flag: whether a value is
+// not finite. Gaps, checksums and the header are seal_wire()'s.
 Result<void> write_tiles(const WirePlace& wire, const WireHeader& header,
                          const DeviceValues& values, const kernels::StochasticKey* key);
 // The header was checked, and each tile by check_codes().

@@ -1,6 +1,5 @@
 // Wire buffers to and from tensors in a CUDA device's memory: the bits of codec.h's encode() and
-// decode(). Blockwise and 16-bit codecs run on the device, so that only what travels crosses to the
-// host; topk runs on the host, and so do fp16 and bf16 of bf16 elements.
+// decode(). Only what travels crosses to the host; topk runs there.
 //   Shapes:    fp32 or bf16 elements in the device's memory, as many as DeviceValues says, >= 0.
 //   Ownership: owns memory on the device and page-locked memory for five wire buffers of the
 //              largest size so far (kernels/tensor_lanes.h), and for what the largest measure()

@@ -14,6 +14,7 @@
 
 #include "kernels/digest.h"
 #include "kernels/kernels.h"
+#include "kernels/quantize.h"
 
 namespace swarmline::kernels::cuda {
 
@@ -27,6 +28,13 @@ cudaError_t fp32_to_bf16(const float* source, std::uint16_t* destination, std::s
                          std::uint32_t* non_finite, cudaStream_t stream);
 cudaError_t bf16_to_fp32(const std::uint16_t* source, float* destination, std::size_t n,
                          std::uint32_t* non_finite, cudaStream_t stream);
+
+// Codecs fp16 and bf16 (`code`: kF16 or kBf16) of fp32 or bf16 values, in a wire buffer's tiles
+// (tiles.h), which are 64-byte aligned. The flag is set where a code is not finite.
+cudaError_t narrow_wire(FloatKind code, FloatKind source, const void* values, std::size_t n,
+                        void* tiles, std::uint32_t* non_finite, cudaStream_t stream);
+cudaError_t widen_wire(FloatKind code, const void* tiles, std::size_t n, FloatKind target,
+                       void* values, std::uint32_t* non_finite, cudaStream_t stream);
 
 // sum = a + b; `sum` may be one of them.
 cudaError_t add(const float* a, const float* b, float* sum, std::size_t n, cudaStream_t stream);

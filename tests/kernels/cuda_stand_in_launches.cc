@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "kernels/cuda/halves.cu"
 #include "kernels/cuda/optimizer.cu"
 #include "kernels/cuda/pairs.cu"
 #include "kernels/cuda/sum_of_squares.cu"

@@ -2,6 +2,7 @@
 // looks where they are. Before whatever launches these.
 #pragma once
 
+#include "kernels/cuda/halves_body.cuh"
 #include "kernels/cuda/optimizer_body.cuh"
 #include "kernels/cuda/pairs_body.cuh"
 #include "kernels/cuda/quantize_body.cuh"
@@ -14,6 +15,12 @@ namespace swarmline::kernels::cuda {
 
 using Places = std::vector<const void*>;
 
+template <>
+struct HostPlaces<HalvesArgs> {
+  static void add(const HalvesArgs& of, Places& to) {
+    to.insert(to.end(), {of.from, of.to, of.non_finite});
+  }
+};
 template <>
 struct HostPlaces<OptimizerArenas> {
   static void add(const OptimizerArenas& of, Places& to) {
