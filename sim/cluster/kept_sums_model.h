@@ -19,8 +19,9 @@ class KeptSumsModel final : public ModelWrapper {
 
   bool keeps_sums() const override { return true; }
   void clear_sums(MutableBytes accumulator) override {
-    Buffer& sums = kept_[accumulator.data()];
-    sums = Buffer::zeroed(accumulator.size());
+    Buffer& sums = kept_[accumulator.data()];  // where they are on a device they stay
+    if (sums.empty()) sums = Buffer(accumulator.size());
+    std::ranges::fill(sums.bytes(), std::byte{});
     spoil(accumulator);
     SWARMLINE_CHECK(kept_.size() <= kAccumulatorsMax);
   }

@@ -76,6 +76,12 @@ TEST(StagePeerCorpus, HasASealOfAMeetingThatIsOver) {
   replay("corpus_stage_peer/a_seal_of_a_meeting_that_is_over");
 }
 
+// What a fabric reads of the sums stays as it was until it is through, or its group is gone.
+TEST(StagePeerCorpus, HasASealOfOtherSumsThanThoseThatMove) {
+  const MarkExpected other("phases.seal_mismatched");
+  replay("corpus_stage_peer/a_seal_of_other_sums_than_those_that_move");
+}
+
 TEST(StagePeerCorpus, HasSealsThatMembersCannotSumBy) {
   const MarkExpected failed("island_rounds.failed");
   replay("corpus_stage_peer/a_fabric_breaks_under_a_seal");

@@ -179,8 +179,11 @@ Result<void> PhaseRunner::on_seal(const wire::Seal& seal, Version committed) {
       to.fabrics.push_back(static_cast<FabricKind>(kind));
     to.meeting = group.meeting();
   }
+  // What is averaged of it are sums that change now.
+  if (phase == settling_phase_ && *owned != sealed_owned_) gradients_.abandon(phase);
   settling_ = true;
   settling_phase_ = phase;
+  sealed_owned_ = *owned;
   phases_.seal(phase);
   hand_over_.end(phase);
   drop(phase);

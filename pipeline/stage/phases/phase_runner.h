@@ -88,8 +88,9 @@ class PhaseRunner {
   std::function<void()> on_settled_;
   bool settling_ = false;
   Phase settling_phase_;
-  std::uint32_t coordinators_ = 0;  // counts them; what an earlier one began is void
-  std::set<Phase> opened_before_;   // by an earlier one, and not yet by this one
+  std::set<std::uint32_t> sealed_owned_;  // what the newest seal wants in that one's sums
+  std::uint32_t coordinators_ = 0;        // counts them; what an earlier one began is void
+  std::set<Phase> opened_before_;         // by an earlier one, and not yet by this one
 };
 
 }  // namespace swarmline
