@@ -184,7 +184,8 @@ TEST_P(CudaOptimizerFaults, AnArenaIsZerosWhateverFailedBefore) {
   fail_each(tried(work, [&] { EXPECT_EQ(got, std::vector<std::byte>(layout_.bytes())); }));
 }
 
-TEST_P(CudaOptimizerFaults, WithoutRoomAUserHearsWhatToDo) {
+// Whoever builds the stage says what to do (seat_memory_test).
+TEST_P(CudaOptimizerFaults, WithoutRoomItSaysWhatItWanted) {
   const testing::Held before = testing::held();
   const testing::CudaRoom room(layout_.bytes());
   const auto refused = testing::optimizer_under_test(options_, layout_, at(parameters_));
@@ -192,10 +193,7 @@ TEST_P(CudaOptimizerFaults, WithoutRoomAUserHearsWhatToDo) {
   EXPECT_EQ(refused.error().code, ErrorCode::kOutOfMemory);
   EXPECT_TRUE(refused.error().what.starts_with("optimizer on CUDA: CUDA: making room for "))
       << refused.error().what;
-  EXPECT_TRUE(refused.error().what.ends_with(
-      " bytes: out of memory; use optimizer.state = \"8bit\" or optimizer.state_memory = "
-      "\"host\"."))
-      << refused.error().what;
+  EXPECT_TRUE(refused.error().what.ends_with(" bytes: out of memory")) << refused.error().what;
   EXPECT_EQ(testing::held(), before);
 }
 
