@@ -31,12 +31,13 @@ const char* choose_device(int device) {
   return chosen ? nullptr : cudaGetErrorString(status);
 }
 
-// An error that was one call's is reported once.
+// An error that was one call's is reported once. A lost device says so in every call, so that the
+// stream asked matters to the waiting alone: a transfer between devices may be stuck in another.
 const char* device_fault() {
   cudaGetLastError();
-  if (cudaDeviceSynchronize() == cudaSuccess) return nullptr;
+  if (cudaStreamSynchronize(kDefaultStream) == cudaSuccess) return nullptr;
   cudaGetLastError();
-  const cudaError_t status = cudaDeviceSynchronize();
+  const cudaError_t status = cudaStreamSynchronize(kDefaultStream);
   return status == cudaSuccess ? nullptr : cudaGetErrorString(status);
 }
 

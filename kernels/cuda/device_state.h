@@ -17,7 +17,7 @@ const char* launch_error();
 const char* choose_device(int device);
 
 // What CUDA says of a device that computes nothing more for this process; null: it does. Waits for
-// the chosen device.
+// the default stream of the chosen device, and for no other.
 const char* device_fault();
 
 }  // namespace swarmline::kernels::cuda

@@ -329,6 +329,20 @@ TEST(CudaDevice, OnlyALostOneHasAFault) {
   EXPECT_EQ(said(device::choose_device(0)), "an illegal memory access was encountered");
 }
 
+// A transfer between devices may wait for another process, whose end the fabric alone awaits.
+TEST(CudaDevice, IsJudgedWhileATransferIsStuck) {
+  cudaStream_t fabric = nullptr;
+  ASSERT_EQ(cudaStreamCreateWithFlags(&fabric, cudaStreamNonBlocking), cudaSuccess);
+  bool computed = false, transferred = false;
+  EXPECT_EQ(testing::queue_kernel(fabric, {}, [&] { transferred = true; }), cudaSuccess);
+  EXPECT_EQ(testing::queue_kernel(nullptr, {}, [&] { computed = true; }), cudaSuccess);
+  EXPECT_EQ(said(device::device_fault()), "nothing");
+  EXPECT_TRUE(computed);
+  EXPECT_FALSE(transferred) << "waited for";
+  EXPECT_EQ(cudaStreamSynchronize(fabric), cudaSuccess);
+  EXPECT_EQ(cudaStreamDestroy(fabric), cudaSuccess);
+}
+
 TEST(CudaDevice, ALaunchIsAskedOnce) {
   EXPECT_EQ(said(device::launch_error()), "nothing");
   const CudaFault once(0, cudaErrorInvalidValue, FaultKind::kOnce);
