@@ -34,8 +34,9 @@ std::optional<NcclId> id_in(BytesView word) {
 // What the group's thread works on; only jobs touch it.
 class NcclMember {
  public:
-  NcclMember(std::shared_ptr<NcclApi> api, std::uint32_t rank, std::uint32_t ranks)
-      : api_(std::move(api)), rank_(rank), ranks_(ranks) {}
+  NcclMember(std::shared_ptr<NcclApi> api, std::uint32_t rank, std::uint32_t ranks,
+             Duration patience)
+      : api_(std::move(api)), rank_(rank), ranks_(ranks), patience_(patience) {}
 
   Result<void> prepare() {
     SWARMLINE_TRY(api_->choose_device());
@@ -45,7 +46,11 @@ class NcclMember {
     return {};
   }
 
-  Result<NcclId> make_id() { return api_->make_id(); }
+  Result<NcclId> make_id() {
+    auto id = api_->make_id();
+    if (id) waits_ = *id;
+    return id;
+  }
 
   // Errors and what is cancelled leave no communicator, and nothing in the stream.
   Result<void> join(FabricThread& thread, const NcclId& id) {
@@ -53,6 +58,7 @@ class NcclMember {
     const Result<void> joined =
         settled(thread, api_->init(communicator_, id, rank_, ranks_), /*in_stream=*/false);
     if (!joined) quit(thread);
+    if (joined) waits_.reset();
     return joined;
   }
 
@@ -67,6 +73,7 @@ class NcclMember {
 
   void close(FabricThread& thread) {
     if (communicator_ && !has_finalized(thread)) abort();
+    end_waiting(thread);
     stream_.reset();
   }
 
@@ -125,19 +132,35 @@ class NcclMember {
   }
 
   bool has_finalized(FabricThread& thread) {
-    Result<NcclState> state = api_->finalize(communicator_);
+    return has_settled(thread, api_->finalize(communicator_)) &&
+           api_->destroy(std::exchange(communicator_, nullptr));
+  }
+
+  // NCCL listens on a thread of its own until as many ranks have come as the first of them says,
+  // and has no call that ends it. Who comes as the only rank is all of them; where others came
+  // before it contradicts them, and NCCL stops listening, too, but does not answer (bootstrap.cc).
+  void end_waiting(FabricThread& thread) {
+    const std::optional<NcclId> id = std::exchange(waits_, std::nullopt);
+    if (!id) return;
+    has_settled(thread, api_->init(communicator_, *id, 0, 1));
+    abort();
+  }
+
+  bool has_settled(FabricThread& thread, Result<NcclState> state) {
     for (Duration waited{}; state && *state == NcclState::kUnderWay; waited += kFinalizePause) {
-      if (waited >= kNcclFinalizePatience) return false;
+      if (waited >= patience_) return false;
       thread.rest(kFinalizePause);
       state = api_->state(communicator_);
     }
-    return state && api_->destroy(std::exchange(communicator_, nullptr));
+    return state.has_value();
   }
 
   const std::shared_ptr<NcclApi> api_;
   const std::uint32_t rank_, ranks_;
+  const Duration patience_;  // with NCCL's closing
   std::unique_ptr<DeviceStream> stream_;
   NcclCommunicator communicator_ = nullptr;
+  std::optional<NcclId> waits_;  // made here; not all have come to it yet
 };
 
 class NcclGroup final : public FabricGroup {
@@ -149,7 +172,8 @@ class NcclGroup final : public FabricGroup {
         rank_(rank),
         ranks_(ranks),
         send_word_(std::move(send_word)),
-        member_(std::make_shared<NcclMember>(std::move(api), rank, ranks)),
+        member_(std::make_shared<NcclMember>(std::move(api), rank, ranks,
+                                             std::min(patience, kNcclFinalizePatience))),
         thread_(std::make_unique<FabricThread>()),
         turns_(runtime, rank, ranks, patience,
                {.begin = [this](const auto& transfers) { begin(transfers); },

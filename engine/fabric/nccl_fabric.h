@@ -6,7 +6,8 @@
 //   Thread, errors: as engine/fabric/fabric.h says. NCCL is called on a thread of the group's own.
 //   Dropping:  an exchange under way is aborted, which is waited for, FabricThread::kLetGoPatience
 //              at most. A communicator that has nothing to do is finalized and destroyed on its
-//              thread, later; one that takes more than kNcclFinalizePatience is aborted.
+//              thread, later; one that takes more than kNcclFinalizePatience is aborted. An id
+//              that did not bring all together is ended there, too, within the same time.
 //   Bounds:    those of fabric.h; `patience` stands for kFabricPatience.
 #pragma once
 

@@ -1,5 +1,6 @@
 // NCCL on this process's memory: members are threads. What is asked of a communicator is under way
-// for a few looks at its state, and what is sent is read until it is received or aborted.
+// for a few looks at its state, and what is sent is read until it is received or aborted. An id is
+// listened for until all ranks have come, or one that says another number of them.
 #pragma once
 
 #include <algorithm>
@@ -28,6 +29,7 @@ struct NcclDoubleWorld {
   };
   struct Group {
     std::uint32_t ranks = 0, joined = 0;
+    bool listens = true;  // for ranks that come
     std::map<std::pair<std::uint32_t, std::uint32_t>, std::deque<std::shared_ptr<Sent>>> sent;
   };
   std::mutex mutex;
@@ -35,6 +37,7 @@ struct NcclDoubleWorld {
   std::map<NcclId, std::shared_ptr<Group>> groups;
   unsigned ids = 0;
   int communicators = 0;  // neither destroyed nor aborted
+  int listening = 0;      // for whom ids bring together
 };
 
 class NcclDouble final : public NcclApi {
@@ -56,6 +59,7 @@ class NcclDouble final : public NcclApi {
     NcclId id{};
     id.front() = static_cast<std::byte>(++world_->ids);
     world_->groups[id] = std::make_shared<NcclDoubleWorld::Group>();
+    ++world_->listening;
     return id;
   }
 
@@ -68,9 +72,17 @@ class NcclDouble final : public NcclApi {
     made = communicator;
     ++world_->communicators;
     SWARMLINE_TRY(calls_.check("init"));
-    communicator->group->ranks = ranks;
-    ++communicator->group->joined;
     communicator->looks = kLooks;
+    NcclDoubleWorld::Group& group = *communicator->group;
+    communicator->is_heard = group.listens && (group.joined == 0 || group.ranks == ranks);
+    if (communicator->is_heard) {
+      group.ranks = ranks;
+      ++group.joined;
+    }
+    if (group.listens && (!communicator->is_heard || group.joined == ranks)) {
+      group.listens = false;
+      --world_->listening;
+    }
     return NcclState::kUnderWay;
   }
 
@@ -78,7 +90,8 @@ class NcclDouble final : public NcclApi {
     SWARMLINE_TRY(calls_.check("state"));
     Communicator& communicator = in(of);
     const std::lock_guard lock(world_->mutex);
-    if (communicator.group->joined < communicator.group->ranks) return NcclState::kUnderWay;
+    if (!communicator.is_heard || communicator.group->joined < communicator.group->ranks)
+      return NcclState::kUnderWay;
     if (communicator.looks > 0 && --communicator.looks > 0) return NcclState::kUnderWay;
     if (DoubleStream* const stream = std::exchange(communicator.stream, nullptr))
       stream->put([this, &communicator, work = std::exchange(communicator.asked, {})] {
@@ -130,6 +143,7 @@ class NcclDouble final : public NcclApi {
     std::shared_ptr<NcclDoubleWorld::Group> group;
     std::uint32_t rank = 0;
     int looks = 0;
+    bool is_heard = false;
     std::vector<FabricTransfer> asked = {};
     DoubleStream* stream = nullptr;
     bool is_aborted = false;  // under the world's mutex

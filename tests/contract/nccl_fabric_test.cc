@@ -22,6 +22,7 @@ TEST(NcclFabric, AnErrorOfEachCallIsSaidAndLeavesNoCommunicator) {
     EXPECT_NE(pair.results_[1 - rank].front(), "well") << call;
     pair.close();
     EXPECT_EQ(pair.nccl_world_->communicators, 0) << call;
+    EXPECT_EQ(pair.nccl_world_->listening, 0) << call;
   }
 }
 
@@ -52,6 +53,32 @@ TEST(NcclFabric, ManyGroupsAfterEachOtherLeaveNoCommunicator) {
   }
   pair.close();
   EXPECT_EQ(pair.nccl_world_->communicators, 0);
+  EXPECT_EQ(pair.nccl_world_->listening, 0);
+}
+
+// NCCL would listen for the others as long as the process lives.
+TEST(NcclFabric, AnIdThatBringsNobodyTogetherIsEnded) {
+  for (const bool joins : {false, true}) {
+    FabricPair pair(FabricKind::kNccl);
+    unsigned words = 0;
+    pair.on_word = [&](Buffer& word) {
+      ++words;
+      word = Buffer(1);  // the other one never hears of it
+    };
+    pair.open_groups();
+    ASSERT_TRUE(pair.runtime_.run_until([&] { return words == 1; }, std::chrono::seconds(20)));
+    const auto has_joined = [&] {
+      const std::lock_guard lock(pair.nccl_world_->mutex);
+      return pair.nccl_world_->communicators == 1;
+    };
+    for (int looks = 0; joins && !has_joined() && looks < 2000; ++looks)
+      pair.runtime_.run_until([] { return false; }, std::chrono::milliseconds(10));
+    EXPECT_TRUE(!joins || has_joined());
+    EXPECT_EQ(pair.nccl_world_->listening, 1);
+    pair.close();
+    EXPECT_EQ(pair.nccl_world_->communicators, 0);
+    EXPECT_EQ(pair.nccl_world_->listening, 0);
+  }
 }
 
 TEST(NcclFabric, OffersNothingWithoutALibrary) {
