@@ -79,8 +79,8 @@ struct SimClusterOptions {
   // Instead of SimPeer's times: a job's on that machine at that stage.
   std::function<std::optional<Duration>(const SimPeer& machine, StageId stage, JobKind kind)>
       service;
-  std::vector<SimPeer>
-      peers;  // in joining order; shorter than the config's peers: the rest are SimPeer{}
+  // In joining order, as many as the config wants: more are left out, missing ones are SimPeer{}.
+  std::vector<SimPeer> peers;
   // The model of each peer; tests wrap it to make it fail or stall.
   decltype(StagePeerOptions::make_model) make_model;
   decltype(StagePeerOptions::make_wiring) make_wiring;

@@ -274,6 +274,33 @@ TEST_P(ACard, AStageTooLargeForOnePeerIsTrainedByTheOthers) {
   EXPECT_EQ(refused(), 1U) << history(swarm);
 }
 
+// As many as are wanted and `spares` more come while all still build, and the first `refused` that
+// build the stage have no room.
+class ACardWithSpares : public ACard {
+ protected:
+  void expect_that_spares_fill(std::size_t spares, std::size_t refused) {
+    const MarkExpected filled("gathering.stage_filled");
+    SimClusterOptions options = on_cards([&] { return cards_.size() < refused; });
+    options.peers.assign(5, {.control = 1s});
+    Swarm swarm(std::move(options));
+    for (std::size_t i = 0; i < spares; ++i) swarm.cluster().add_peer({.control = 1s});
+    ASSERT_TRUE(swarm.until([&] { return events(swarm, "peer_joined") == 5 + spares; }));
+    ASSERT_EQ(events(swarm, "peer_failed"), 0U) << "all came before anybody was refused";
+    swarm.finish();
+    EXPECT_EQ(events(swarm, "peer_failed", "has no room for stage 1"), refused) << history(swarm);
+    EXPECT_EQ(cards_.size(), refused + 3) << "nobody has refused it twice";
+  }
+};
+
+TEST_P(ACardWithSpares, OneTakesThePlaceOfWhoHasNoRoom) {
+  expect_that_spares_fill(1, 1);
+}
+
+TEST_P(ACardWithSpares, EachIsAskedOnce) {
+  expect_that_spares_fill(3, 3);
+}
+
+INSTANTIATE_TEST_SUITE_P(ADelay, ACardWithSpares, testing::Values(0U, 1U));
 INSTANTIATE_TEST_SUITE_P(ADelay, ACard, testing::Values(0U, 1U));
 INSTANTIATE_TEST_SUITE_P(Delay, FullDevice, testing::Values(0U, 1U));
 
