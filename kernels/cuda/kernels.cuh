@@ -20,12 +20,6 @@ namespace swarmline::kernels::cuda {
 
 // `non_finite` (device, may be null) is set to 1 when a non-finite value was written, else left
 // alone.
-cudaError_t fp32_to_fp16(const float* source, std::uint16_t* destination, std::size_t n,
-                         std::uint32_t* non_finite, cudaStream_t stream);
-cudaError_t fp16_to_fp32(const std::uint16_t* source, float* destination, std::size_t n,
-                         std::uint32_t* non_finite, cudaStream_t stream);
-cudaError_t fp32_to_bf16(const float* source, std::uint16_t* destination, std::size_t n,
-                         std::uint32_t* non_finite, cudaStream_t stream);
 cudaError_t bf16_to_fp32(const std::uint16_t* source, float* destination, std::size_t n,
                          std::uint32_t* non_finite, cudaStream_t stream);
 

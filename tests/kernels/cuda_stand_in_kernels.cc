@@ -13,36 +13,15 @@
 #include "tests/kernels/host_places.h"
 
 namespace swarmline::kernels::cuda {
-namespace {
 
 using testing::queue_kernel;
 
-template <typename Convert, typename From, typename To>
-cudaError_t convert(Convert twin, const From* from, To* to, std::size_t n,
-                    std::uint32_t* non_finite, cudaStream_t stream) {
-  if (n == 0) return cudaSuccess;
-  return queue_kernel(stream, {from, to, non_finite}, [=] {
-    if (twin(from, to, n) && non_finite != nullptr) *non_finite |= 1U;
-  });
-}
-
-}  // namespace
-
-cudaError_t fp32_to_fp16(const float* from, std::uint16_t* to, std::size_t n,
-                         std::uint32_t* non_finite, cudaStream_t stream) {
-  return convert(&kernels::fp32_to_fp16, from, to, n, non_finite, stream);
-}
-cudaError_t fp16_to_fp32(const std::uint16_t* from, float* to, std::size_t n,
-                         std::uint32_t* non_finite, cudaStream_t stream) {
-  return convert(&kernels::fp16_to_fp32, from, to, n, non_finite, stream);
-}
-cudaError_t fp32_to_bf16(const float* from, std::uint16_t* to, std::size_t n,
-                         std::uint32_t* non_finite, cudaStream_t stream) {
-  return convert(&kernels::fp32_to_bf16, from, to, n, non_finite, stream);
-}
 cudaError_t bf16_to_fp32(const std::uint16_t* from, float* to, std::size_t n,
                          std::uint32_t* non_finite, cudaStream_t stream) {
-  return convert(&kernels::bf16_to_fp32, from, to, n, non_finite, stream);
+  if (n == 0) return cudaSuccess;
+  return queue_kernel(stream, {from, to, non_finite}, [=] {
+    if (kernels::bf16_to_fp32(from, to, n) && non_finite != nullptr) *non_finite |= 1U;
+  });
 }
 
 cudaError_t select_largest_wire(const float* values, std::size_t n, std::uint32_t kept, void* tiles,

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "kernels/cuda/kernels.cuh"
+#include "kernels/cuda/tiles.h"
 #include "tests/kernels/device_array.h"
 #include "tests/kernels/samples.h"
 
@@ -54,28 +55,58 @@ std::vector<float> float_patterns() {
   return values;
 }
 
-TEST_F(Cuda, ConversionsOfEveryKindOfBits) {
+// 16-bit codes as they lie in a wire buffer: each tile begins so many after the one before.
+constexpr std::size_t kTileCodes = (cuda::kTileElements * sizeof(std::uint16_t) +
+                                    cuda::kTileHashBytes + cuda::kTileAlignment - 1) /
+                                   cuda::kTileAlignment * cuda::kTileAlignment /
+                                   sizeof(std::uint16_t);
+
+std::size_t place_in_tiles(std::size_t i) {
+  return i / cuda::kTileElements * kTileCodes + i % cuda::kTileElements;
+}
+
+std::vector<std::uint16_t> in_tiles(const std::vector<std::uint16_t>& codes) {
+  std::vector<std::uint16_t> tiles(place_in_tiles(codes.size() - 1) + 1);
+  for (std::size_t i = 0; i < codes.size(); ++i) tiles[place_in_tiles(i)] = codes[i];
+  return tiles;
+}
+
+std::vector<std::uint16_t> out_of_tiles(const std::vector<std::uint16_t>& tiles, std::size_t n) {
+  std::vector<std::uint16_t> codes(n);
+  for (std::size_t i = 0; i < n; ++i) codes[i] = tiles[place_in_tiles(i)];
+  return codes;
+}
+
+TEST_F(Cuda, NarrowedValuesOfEveryKindOfBits) {
   const std::vector<float> x = float_patterns();
-  std::vector<std::uint16_t> codes(65536), expected_codes(x.size());
+  std::vector<std::uint16_t> expected(x.size());
+  DeviceArray<float> in(x);
+  DeviceArray<std::uint16_t> tiles(place_in_tiles(x.size() - 1) + 1);
+  for (const FloatKind code : {FloatKind::kF16, FloatKind::kBf16}) {
+    DeviceArray<std::uint32_t> flag(std::vector<std::uint32_t>{0});
+    expect_done(cuda::narrow_wire(code, FloatKind::kF32, in.data(), x.size(), tiles.data(),
+                                  flag.data(), stream_));
+    const auto narrow = code == FloatKind::kF16 ? fp32_to_fp16 : fp32_to_bf16;
+    EXPECT_TRUE(narrow(x.data(), expected.data(), x.size()));
+    EXPECT_EQ(first_difference(out_of_tiles(tiles.values(), x.size()), expected), x.size());
+    EXPECT_EQ(flag.values()[0], 1U);
+  }
+}
+
+TEST_F(Cuda, WidenedCodesOfEveryKind) {
+  std::vector<std::uint16_t> codes(2 * 65536);
   for (std::size_t i = 0; i < codes.size(); ++i) codes[i] = static_cast<std::uint16_t>(i);
   std::vector<float> expected(codes.size());
-  DeviceArray<float> in(x), wide(codes.size());
-  DeviceArray<std::uint16_t> narrow(x.size()), code_in(codes);
-  DeviceArray<std::uint32_t> flag(1);
-
-  expect_done(cuda::fp32_to_fp16(in.data(), narrow.data(), x.size(), flag.data(), stream_));
-  EXPECT_TRUE(fp32_to_fp16(x.data(), expected_codes.data(), x.size()));
-  EXPECT_EQ(first_difference(narrow.values(), expected_codes), x.size());
-  EXPECT_EQ(flag.values()[0], 1U);
-  expect_done(cuda::fp32_to_bf16(in.data(), narrow.data(), x.size(), nullptr, stream_));
-  fp32_to_bf16(x.data(), expected_codes.data(), x.size());
-  EXPECT_EQ(first_difference(narrow.values(), expected_codes), x.size());
-
-  expect_done(cuda::fp16_to_fp32(code_in.data(), wide.data(), codes.size(), nullptr, stream_));
-  fp16_to_fp32(codes.data(), expected.data(), codes.size());
-  EXPECT_EQ(first_difference(wide.values(), expected), codes.size());
-  expect_done(cuda::bf16_to_fp32(code_in.data(), wide.data(), codes.size(), nullptr, stream_));
-  bf16_to_fp32(codes.data(), expected.data(), codes.size());
+  DeviceArray<float> wide(codes.size());
+  DeviceArray<std::uint16_t> tiles(in_tiles(codes)), in(codes);
+  for (const FloatKind code : {FloatKind::kF16, FloatKind::kBf16}) {
+    expect_done(cuda::widen_wire(code, tiles.data(), codes.size(), FloatKind::kF32, wide.data(),
+                                 nullptr, stream_));
+    const auto widen = code == FloatKind::kF16 ? fp16_to_fp32 : bf16_to_fp32;
+    widen(codes.data(), expected.data(), codes.size());
+    EXPECT_EQ(first_difference(wide.values(), expected), codes.size());
+  }
+  expect_done(cuda::bf16_to_fp32(in.data(), wide.data(), codes.size(), nullptr, stream_));
   EXPECT_EQ(first_difference(wide.values(), expected), codes.size());
 }
 
