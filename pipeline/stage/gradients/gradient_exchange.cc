@@ -312,6 +312,7 @@ void GradientExchange::expect(const RoundKey& key, std::uint64_t digest) {
 
 void GradientExchange::on_commit(std::uint64_t step, bool skipped) {
   averager_.retire({PhaseKind::kTrain, step});
+  island_rounds_.retire(step);
   codecs_.on_commit(skipped);
   drop_rounds([&](const RoundKey& key) { return key.phase.step <= step; });
   next_step_ = step + 1;
@@ -380,7 +381,9 @@ BytesView GradientExchange::bytes(const RoundKey& key) const {
 
 void GradientExchange::begin_at(Version version) {
   next_step_ = version.value;
-  if (version.value > 0) averager_.retire({PhaseKind::kTrain, version.value - 1});
+  if (version.value == 0) return;
+  averager_.retire({PhaseKind::kTrain, version.value - 1});
+  island_rounds_.retire(version.value - 1);
 }
 
 void GradientExchange::drop_fetches(std::uint64_t first, std::uint64_t end) {

@@ -42,6 +42,7 @@ void GradientExchange::on_link_lost(const Seat& peer) {
 }
 
 void GradientExchange::on_peer_lost(const Seat& lost) {
+  island_rounds_.on_peer_lost(lost);
   std::erase_if(mates_, [&](const auto& entry) { return is_over_with(entry.second, lost); });
   std::erase_if(late_, [&](const Seat& mate) { return is_over_with(mate, lost); });
   for (auto& [key, entry] : entries_)

@@ -72,34 +72,61 @@ bool IslandRounds::meet(const Round& round) {
 Result<void> IslandRounds::on_word(const Seat& from, const Frame& frame) {
   const auto word = parse<wire::FabricWord>(frame);
   if (!word) return std::unexpected(word.error());
-  const BytesView bytes = frame.received_payload();
   const auto met = meetings_.find(GroupId{word->group()});
-  if (met != meetings_.end() && word->meeting() < met->second.number) {
+  const bool is_known = met != meetings_.end();
+  if (is_known && word->meeting() == met->second.number)
+    return take_word(from, *word, frame.received_payload());
+  if ((is_known && word->meeting() < met->second.number) ||
+      from_wire(word->phase()).step < first_open_step_) {
     SWARMLINE_MARK("island_rounds.word_too_late");
     return {};
   }
-  if (met != meetings_.end() && word->meeting() == met->second.number)
-    return take_word(from, *word, bytes);
-  const auto of_one = std::ranges::count(early_, from, &EarlyWord::from);
-  if (early_.size() >= kEarlyWordsMax ||
-      of_one >= static_cast<std::ptrdiff_t>(kEarlyWordsOfOneMax) ||
-      bytes.size() > kFabricWordBytesMax)
+  return keep_early(from, *word, frame);
+}
+
+// Each seat has room of its own: what one says in vain is not to cost another its link.
+Result<void> IslandRounds::keep_early(const Seat& from, const wire::FabricWord& word,
+                                      const Frame& frame) {
+  const BytesView bytes = frame.received_payload();
+  // Fields that this peer does not know stay in the word.
+  if (bytes.size() > kFabricWordBytesMax || frame.meta.size() > kFabricWordBytesMax)
+    return swarmline::fail(ErrorCode::kCorrupt, "a word larger than any word is");
+  if (early_.size() >= kEarlySeatsMax && !early_.contains(from)) {
+    SWARMLINE_MARK("island_rounds.no_room_for_a_word");
+    return {};
+  }
+  std::deque<EarlyWord>& waiting = early_[from];
+  if (waiting.size() >= kEarlyWordsOfOneMax)
     return swarmline::fail(ErrorCode::kCorrupt, "too many words before the seal");
   SWARMLINE_MARK("island_rounds.word_waits");
-  early_.push_back({from, *word, Buffer::copy_of(bytes)});
+  waiting.push_back({word, Buffer::copy_of(bytes)});
   return {};
+}
+
+IslandRounds::EarlyWords IslandRounds::take_early(
+    const std::function<bool(const wire::FabricWord&)>& which) {
+  EarlyWords taken;
+  for (auto& [from, waiting] : early_) {
+    std::deque<EarlyWord> left;
+    for (EarlyWord& early : waiting)
+      (which(early.word) ? taken[from] : left).push_back(std::move(early));
+    waiting = std::move(left);
+  }
+  std::erase_if(early_, [](const auto& of_one) { return of_one.second.empty(); });
+  return taken;
 }
 
 // What was said before this member was told to come; of meetings that are over nothing is kept.
 void IslandRounds::feed_early(GroupId group) {
   const std::uint64_t number = meetings_.at(group).number;
-  std::deque<EarlyWord> early = std::exchange(early_, {});
-  for (EarlyWord& waiting : early) {
-    if (GroupId{waiting.word.group()} != group || waiting.word.meeting() > number) {
-      early_.push_back(std::move(waiting));
-    } else if (waiting.word.meeting() == number) {
-      auto taken = take_word(waiting.from, waiting.word, waiting.bytes.bytes());
-      if (!taken) context_.links.disconnect(waiting.from, taken.error());
+  const EarlyWords early = take_early([&](const wire::FabricWord& word) {
+    return GroupId{word.group()} == group && word.meeting() <= number;
+  });
+  for (const auto& [from, words] : early) {
+    for (const auto& [word, bytes] : words) {
+      if (word.meeting() < number) continue;
+      if (auto taken = take_word(from, word, bytes.bytes()); !taken)
+        context_.links.disconnect(from, taken.error());
     }
   }
 }
@@ -339,6 +366,17 @@ void IslandRounds::drop(const std::function<bool(const RoundKey&)>& which) {
       met->second.group.reset();
     round = rounds_.erase(round);
   }
+}
+
+void IslandRounds::on_peer_lost(const Seat& lost) {
+  std::erase_if(early_, [&](const auto& of_one) { return is_over_with(of_one.first, lost); });
+}
+
+void IslandRounds::retire(std::uint64_t step) {
+  first_open_step_ = std::max(first_open_step_, step + 1);
+  take_early([&](const wire::FabricWord& word) {
+    return from_wire(word.phase()).step < first_open_step_;
+  });
 }
 
 std::vector<RoundKey> IslandRounds::waiting_for(const Seat& peer) const {

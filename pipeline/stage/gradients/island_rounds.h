@@ -5,15 +5,18 @@
 //              back: a slice to each, from one to the next. An island that is all of its group ends
 //              with the average at once, at each member.
 //   Meeting:   members meet once, under the number that their seals have; a round that did not end
-//              well ends the meeting here. Words of later meetings wait; those of earlier ones are
-//              dropped.
+//              well ends the meeting here. Words of later meetings wait, until a newer one of their
+//              group is sealed, their step is over or their sender's seat is; those of earlier ones
+//              are dropped.
 //   Ownership: what it is made with outlives it.
 //   Thread:    control thread; what is added and copied on the device are jobs.
 //   Errors:    on_word(): kCorrupt: no word of that meeting, from somebody who is not in it, or
-//              more words before their seal than members have. A fabric that fails is said to
-//              hooks.failed; errors of jobs end the peer.
-//   Bounds:    one round of each group at a time; kEarlyWordsMax words that wait, each of
-//              kFabricWordBytesMax; the fabric's own limits.
+//              more or larger words before their seal than a member has. A fabric that fails is
+//              said to hooks.failed; errors of jobs end the peer.
+//   Bounds:    one round of each group at a time; the fabric's own limits. Of each seat
+//              kEarlyWordsOfOneMax words wait, of kFabricWordBytesMax meta and as much payload
+//              each; of kEarlySeatsMax seats, and what one more says is dropped: it is not its
+//              fault. Its island goes over links then.
 #pragma once
 
 #include <cstdint>
@@ -25,6 +28,7 @@
 
 #include "base/callback_guard.h"
 #include "base/dtype.h"
+#include "engine/collective/butterfly.h"
 #include "engine/fabric/fabric.h"
 #include "pipeline/averaging/stage_averager.h"
 #include "pipeline/stage/common/stage_context.h"
@@ -34,8 +38,8 @@ namespace swarmline {
 
 class IslandRounds {
  public:
-  static constexpr std::size_t kEarlyWordsMax = 256;
   static constexpr std::size_t kEarlyWordsOfOneMax = 32;
+  static constexpr std::size_t kEarlySeatsMax = ButterflyAllReduce::kRanksMax;
 
   struct Island {
     std::vector<Seat> members;  // in rank order: the first one speaks
@@ -63,6 +67,8 @@ class IslandRounds {
   // Where this member speaks in an unfinished round: the average is in its place on the device.
   void give(const RoundKey& key);
   Result<void> on_word(const Seat& from, const Frame& frame);
+  void on_peer_lost(const Seat& lost);
+  void retire(std::uint64_t step);  // it and those before it are over
   // Rounds that others wait for in vain end the meeting.
   void drop(const std::function<bool(const RoundKey&)>& which);
   // Unfinished rounds that this peer and `peer` are in.
@@ -92,10 +98,10 @@ class IslandRounds {
     std::unique_ptr<FabricGroup> group;
   };
   struct EarlyWord {
-    Seat from;
     wire::FabricWord word;
     Buffer bytes;
   };
+  using EarlyWords = std::map<Seat, std::deque<EarlyWord>>;  // in the order in which each came
   // Of a slice, in bytes from where the region begins.
   struct Slice {
     std::uint64_t first = 0;
@@ -104,6 +110,8 @@ class IslandRounds {
 
   bool is_current(const RoundPtr& round) const;
   bool meet(const Round& round);
+  Result<void> keep_early(const Seat& from, const wire::FabricWord& word, const Frame& frame);
+  EarlyWords take_early(const std::function<bool(const wire::FabricWord&)>& which);
   void feed_early(GroupId group);
   Result<void> take_word(const Seat& from, const wire::FabricWord& word, BytesView bytes);
   void exchange(const RoundPtr& round, std::vector<FabricTransfer> transfers,
@@ -126,7 +134,8 @@ class IslandRounds {
   Hooks hooks_;
   std::map<GroupId, RoundPtr> rounds_;
   std::map<GroupId, Meeting> meetings_;
-  std::deque<EarlyWord> early_;
+  EarlyWords early_;
+  std::uint64_t first_open_step_ = 0;  // those before it are over
   CallbackGuard guard_;
 };
 
