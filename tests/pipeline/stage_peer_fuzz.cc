@@ -1,6 +1,7 @@
 // Any frames at running stage peers, over links that claim to be another peer's, and from the
 // coordinator itself: a peer may close the link or end with a sentence; it never aborts, and time
 // goes on. Some inputs are of peers that compute on devices (hostile_islands.h).
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <optional>
@@ -114,21 +115,24 @@ void hostile_coordinator(FuzzInput& input) {
   SimNetwork network(runtime, {});
   RunConfig config = tiny(input, 2, 1);
   // A mate may have been given this address, too: only who says Hello takes it for a coordinator.
-  std::map<Connection*, std::shared_ptr<Connection>> open;
+  std::vector<std::shared_ptr<Connection>> open;  // as they came: pointers differ by process
   std::shared_ptr<Connection> link;
   std::uint64_t hello = 0;
+  const auto at = [&](const Connection* end) {
+    return std::ranges::find_if(open, [&](const auto& one) { return one.get() == end; });
+  };
   auto bound = network.node(0).listen({"sim", 1}, [&](const std::shared_ptr<Connection>& made) {
-    open.emplace(made.get(), made);
+    open.push_back(made);
     made->start({.on_frame =
                      [&, self = made.get()](const Frame& frame) {
                        if (kind_of(frame) != MessageKind::kHello) return;
-                       link = open.at(self);
+                       link = *at(self);
                        hello = frame.request;
                      },
                  .on_closed =
                      [&, self = made.get()](const Error&) {
                        if (link.get() == self) link.reset();
-                       open.erase(self);
+                       open.erase(at(self));
                      }});
   });
   SWARMLINE_CHECK(bound.has_value());
@@ -180,7 +184,7 @@ void hostile_coordinator(FuzzInput& input) {
   }
   runtime.run_for(40s);
   network.node(0).stop_listening();
-  for (const auto& [_, left] : std::map(open)) left->close();
+  for (const auto& left : std::vector(open)) left->close();
   // Each of its last tries may wait for a connection.
   runtime.run_for(20s);
   SWARMLINE_CHECK_MSG(outcome.has_value(), "the peer outlives its coordinator");

@@ -36,13 +36,13 @@ WaywardCoordinator::WaywardCoordinator(FuzzInput& input, SimNetwork& network, Ru
       kind_(input.below(3)) {
   peers_.reserve(wanted_);
   auto bound = network_.listen({"sim", 60001}, [this](const std::shared_ptr<Connection>& made) {
-    open_.emplace(made.get(), made);
+    open_.push_back(made);
     made->start(
         {.on_frame = [this, self = made.get()](const Frame& frame) { on_frame(self, frame); },
          .on_closed =
              [this, self = made.get()](const Error&) {
                if (Peer* peer = peer_of(self)) peer->link.reset();
-               open_.erase(self);
+               std::erase_if(open_, [&](const auto& link) { return link.get() == self; });
              }});
   });
   SWARMLINE_CHECK(bound.has_value());
@@ -51,7 +51,7 @@ WaywardCoordinator::WaywardCoordinator(FuzzInput& input, SimNetwork& network, Ru
 
 void WaywardCoordinator::end() {
   network_.stop_listening();
-  for (const auto& [_, left] : std::map(open_)) left->close();
+  for (const auto& left : std::vector(open_)) left->close();
 }
 
 WaywardCoordinator::Peer* WaywardCoordinator::peer_of(const Connection* link) {
@@ -129,7 +129,7 @@ void WaywardCoordinator::welcome(Connection* link, const Frame& frame) {
   Peer& peer = peers_.emplace_back();
   peer.seat = {PeerId{static_cast<std::uint32_t>(peers_.size())}, StageId{0}, Incarnation{1}};
   peer.address = hello->address();
-  peer.link = open_.at(link);
+  peer.link = *std::ranges::find_if(open_, [&](const auto& one) { return one.get() == link; });
   frames_.seats.push_back(peer.seat);
   wire::Welcome welcome;
   welcome.set_term(1);

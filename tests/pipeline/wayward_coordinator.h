@@ -10,7 +10,6 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -58,7 +57,7 @@ class WaywardCoordinator {
   Network& network_;
   HostileFrames frames_;
   Address address_;
-  std::map<Connection*, std::shared_ptr<Connection>> open_;
+  std::vector<std::shared_ptr<Connection>> open_;  // as they came: pointers differ by process
   std::vector<Peer> peers_;
   const std::uint32_t wanted_;
   std::uint64_t step_ = 0;
