@@ -24,13 +24,13 @@ Result<void> run_show(const ShowFlags& flags) {
   if (!folder) return std::unexpected(std::move(folder).error());
   init_log({.level = LogLevel::kWarn, .file = {}, .prefix = "show"});
   AsioRuntime runtime;
+  runtime.on_signals([&](int) { runtime.request_stop(); });
   ShownRun shown(runtime, *folder);
   const auto url = shown.open({"127.0.0.1", flags.port});
   if (!url) return std::unexpected(url.error());
   std::printf("%s is shown at %s\nCtrl-C ends this; the run goes on.\n",
               printable_lines(folder->path()).c_str(), url->c_str());
   std::fflush(stdout);
-  runtime.on_signals([&](int) { runtime.request_stop(); });
   runtime.run();
   return {};
 }

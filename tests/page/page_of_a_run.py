@@ -4,15 +4,18 @@
 usage: page_of_a_run.py SWARMLINE
 """
 
+import contextlib
 import json
 import os
 import re
+import signal
 import socket
 import ssl
 import stat
+import subprocess
 import sys
 
-from served_run import Runs, all_steps, ask, ask_json, check, split_url, stream_of, wait_for
+from served_run import PATIENCE_SECONDS, Runs, all_steps, ask, ask_json, check, split_url, stream_of, wait_for
 
 STEPS = 100
 # A step takes long enough for all of it to be looked at, on a busy machine, too.
@@ -106,6 +109,32 @@ def when_it_is_over(runs, told, newest):
     check(code == 2 and "runs/nowhere" in text, code, text)
 
 
+def ends_as_soon_as_it_says_so(runs):
+    """Whoever reads how to end it may do so at once: what it prints waits here, in a pipe that is full."""
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    with contextlib.suppress(BlockingIOError):
+        while os.write(writing, b"\n"):
+            pass
+    os.set_blocking(writing, True)
+    with subprocess.Popen([runs.program, "show", "runs/tiny"], cwd=runs.folder, stdin=subprocess.DEVNULL, stdout=writing) as show:
+        os.close(writing)
+        try:
+            wait_for(lambda: catches(show.pid, signal.SIGINT), "show to catch a signal before it says that it does", 20)
+            show.send_signal(signal.SIGINT)
+            with open(reading, encoding="utf-8") as said:
+                check("Ctrl-C" in said.read(), "what show says")
+            check(show.wait(PATIENCE_SECONDS) == 0, show.returncode)
+        finally:
+            show.kill()
+
+
+def catches(pid, signal_number):
+    with open(f"/proc/{pid}/status", encoding="ascii") as status:
+        caught = re.search(r"^SigCgt:\s*([0-9a-f]+)$", status.read(), re.MULTILINE)
+    return int(caught.group(1), 16) >> (signal_number - 1) & 1
+
+
 def what_users_get_wrong(runs):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -151,6 +180,7 @@ def main():
     with Runs(sys.argv[1]) as runs:
         told, newest = while_it_trains(runs)
         when_it_is_over(runs, told, newest)
+        ends_as_soon_as_it_says_so(runs)
         what_users_get_wrong(runs)
         from_other_machines(runs)
     print("ok")
