@@ -389,6 +389,15 @@ class Mistakes(Packs):
         self.assertEqual((code, said), (2, None))
         self.assertIn("is no pack: it has no pack.json", output)
 
+    def test_a_place_that_cannot_be_written_is_named_before_anything_runs(self):
+        self.make_pack({"cuda_topk_test": PASSES})
+        (self.folder / "a_file").write_text("")
+        for option in ("--results", "--logs"):
+            code, _, _, output = self.check("--only", "unit", "--device", "cpu", option, str(self.folder / "a_file/in_it"))
+            self.assertEqual(code, 2, output)
+            self.assertIn(f"a_file/in_it (not a directory): name another place with {option}.", output)
+            self.assertNotIn("Traceback", output)
+
 
 if __name__ == "__main__":
     unittest.main()
