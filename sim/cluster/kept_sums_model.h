@@ -21,7 +21,7 @@ class KeptSumsModel final : public ModelWrapper {
   void clear_sums(MutableBytes accumulator) override {
     Buffer& sums = kept_[accumulator.data()];  // where they are on a device they stay
     if (sums.empty()) sums = Buffer(accumulator.size());
-    std::ranges::fill(sums.bytes(), std::byte{});
+    fill_bytes(sums.bytes(), std::byte{0});
     spoil(accumulator);
     SWARMLINE_CHECK(kept_.size() <= kAccumulatorsMax);
   }
