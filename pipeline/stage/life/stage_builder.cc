@@ -56,22 +56,23 @@ std::uint64_t less(std::uint64_t bytes, std::uint64_t by) {
 }
 
 // Microbatches have what is left when the stage has its memory, and who may sum past links finds
-// room for that: a device without it sums over links.
-void admit(SeatedStageParts& parts, std::uint64_t left) {
+// room for that; a device that has no such room sums over links, and leaves none free in vain.
+void admit(SeatedStageParts& parts, std::uint64_t left, std::uint64_t island) {
+  if (left >= island) left -= island;
   parts.admit_bytes = std::min(left, std::max(kAdmitBytesDefault, left / kAdmittedPart));
 }
 
 void measure_room(const std::string& device, std::uint64_t left, std::uint64_t island,
                   SeatedStageParts& parts) {
-  admit(parts, less(left, island));
+  admit(parts, left, island);
   log(LogLevel::kInfo, "{} has {:.1f} MiB left: microbatches may take {:.1f} MiB{}", device,
       mib(left), mib(parts.admit_bytes), parts.recompute ? ", and are computed again" : "");
   if (left >= island) return;
   SWARMLINE_MARK("stage.no_room_for_islands");
   log(LogLevel::kWarn,
       "{} has no room for the sum of an island's GPUs, {:.1f} MiB where {:.1f} MiB are left: "
-      "averages go over links where it lacks; use more stages (pipeline.stages), or "
-      "net.fabric = \"none\", which asks for none",
+      "averages go over links if there is no more by then; use more stages (pipeline.stages), or "
+      "net.fabric = \"none\", which needs no such room",
       device, mib(island), mib(left));
 }
 
@@ -177,7 +178,7 @@ Result<void> build_stage(const StagePeerOptions& options, SeatedStageParts& part
   const bool measures = !said && free > 0;
   // Whether graphs are kept is the model's, so that it must be known before that is there.
   if (measures) {
-    admit(parts, less(free, memory.taken() + island));
+    admit(parts, less(free, memory.taken()), island);
     parts.recompute = wants_recompute(parts);
   }
   if (auto built = build_model(options, parts); !built)
